@@ -94,4 +94,48 @@ void refuse_bad_row(const BadRow& row) {
                            .hint = "mend or remove it, or go on without such rows: bad_rows=skip"});
 }
 
+void apply_bad_rows(std::span<const BadRow> bad,
+                    size_t kept,
+                    const std::string& bad_rows,
+                    const RowWords& words) {
+  if (!bad.empty() && bad_rows == "raise") refuse_bad_row(bad[0]);
+  if (kept > 0) return;
+  throw environment_error(
+      {.refused = words.whole,
+       .rule = concat("one of its ", words.each, " can be read"),
+       .value = concat("none of ", bad.size(), "; the first is ", bad[0].place, ": ", bad[0].why),
+       .hint = words.hint});
+}
+
+std::vector<std::string> skipped_remark(std::span<const BadRow> bad,
+                                        size_t kept,
+                                        std::string_view each,
+                                        const std::string& file) {
+  if (bad.empty()) return {};
+  return {concat(bad.size(),
+                 " of ",
+                 bad.size() + kept,
+                 ' ',
+                 each,
+                 " in ",
+                 file,
+                 " are skipped: ",
+                 bad[0].place,
+                 ": ",
+                 bad[0].why,
+                 bad.size() > 1 ? ", …" : "")};
+}
+
+void check_row_params(std::string_view owner, const std::string& bad_rows, double test_fraction) {
+  const auto refuse = [&](const char* name, const char* rule, std::string value) {
+    throw usage_error({.refused = concat(owner, " parameter \"", name, '"'),
+                       .rule = rule,
+                       .value = std::move(value)});
+  };
+  if (bad_rows != "raise" && bad_rows != "skip")
+    refuse("bad_rows", "raise or skip", '"' + bad_rows + '"');
+  if (!(test_fraction > 0 && test_fraction < 1))
+    refuse("test_fraction", "above 0, below 1", shortest(test_fraction));
+}
+
 }  // namespace muster::formats

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,5 +51,29 @@ size_t column_named(const Table& table, const std::string& name, std::string_vie
 
 /// The error that a bad row is where it is not passed over.
 [[noreturn]] void refuse_bad_row(const BadRow& row);
+
+/// How data are called whose rows may be bad.
+struct RowWords {
+  std::string whole;      ///< "table rows.csv"
+  std::string_view each;  ///< "rows"
+  std::string hint = {};  ///< where none can be read
+};
+
+/// Throws for the first of `bad` where bad_rows=raise, and an environment error where nothing is `kept`
+/// besides them.
+void apply_bad_rows(std::span<const BadRow> bad,
+                    size_t kept,
+                    const std::string& bad_rows,
+                    const RowWords& words);
+
+/// "3 of 40 rows in rows.csv are skipped: rows.csv:3: why, …"; nothing if none is bad.
+std::vector<std::string> skipped_remark(std::span<const BadRow> bad,
+                                        size_t kept,
+                                        std::string_view each,
+                                        const std::string& file);
+
+/// Throws a usage error, which names `owner`, for another bad_rows than raise and skip, and a
+/// test_fraction that is not between 0 and 1.
+void check_row_params(std::string_view owner, const std::string& bad_rows, double test_fraction);
 
 }  // namespace muster::formats

@@ -1,16 +1,15 @@
 // Your own rows of numbers, each with a class.
 #include <algorithm>
-#include <map>
-#include <optional>
+#include <numeric>
 #include <utility>
 
-#include <ATen/ops/arange.h>
 #include <ATen/ops/tensor.h>
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
+#include "muster/base/name_list.h"
 #include "muster/base/text.h"
-#include "muster/data/sets/split.h"
+#include "muster/data/sets/row_split.h"
 #include "muster/data/sets/tensor_dataset.h"
 #include "muster/formats/features.h"
 #include "muster/text/corpus/labelled_texts.h"
@@ -55,18 +54,9 @@ constexpr Param kCsvParams[] = {
 constexpr std::string_view kCsvOwner = "dataset csv";
 constexpr size_t kMostCsvClasses = 1000;
 
-[[noreturn]] void refuse_csv(const char* name, std::string rule, std::string value) {
-  throw usage_error({.refused = concat(kCsvOwner, " parameter \"", name, '"'),
-                     .rule = std::move(rule),
-                     .value = std::move(value)});
-}
-
 CsvDataOptions csv_options(const DatasetRequest& request) {
   auto options = resolve_params<CsvDataOptions>(kCsvParams, request.params, kCsvOwner);
-  if (options.bad_rows != "raise" && options.bad_rows != "skip")
-    refuse_csv("bad_rows", "raise or skip", '"' + options.bad_rows + '"');
-  if (!(options.test_fraction > 0 && options.test_fraction < 1))
-    refuse_csv("test_fraction", "above 0, below 1", shortest(options.test_fraction));
+  formats::check_row_params(kCsvOwner, options.bad_rows, options.test_fraction);
   if (!request.data_dir.empty()) options.path = request.data_dir.string();
   if (!options.path.empty()) return options;
   throw usage_error({.refused = std::string(kCsvOwner),
@@ -75,14 +65,9 @@ CsvDataOptions csv_options(const DatasetRequest& request) {
                      .hint = "name it: csv:FILE,target=COLUMN"});
 }
 
-/// "a" or "[a,b]".
-std::vector<std::string> names_in(const std::string& text) {
-  if (text.empty()) return {};
-  const bool is_list = text.starts_with('[') && text.ends_with(']');
-  std::vector<std::string> names;
-  for (const std::string& name : split(is_list ? text.substr(1, text.size() - 2) : text, ','))
-    names.emplace_back(trim(name));
-  return names;
+/// "a" or "[a,b]"; none where nothing is said.
+std::vector<std::string> columns_in(const std::string& text) {
+  return text.empty() ? std::vector<std::string>() : names_in(text);
 }
 
 /// What the training split teaches, as JSON in DatasetRequest::learned.
@@ -191,9 +176,7 @@ std::vector<int64_t> class_numbers(Table& table, const LearnedRows& learned, boo
   const auto found = std::ranges::find(table.columns, learned.target);
   if (found == table.columns.end() && !needs_target) return {};
   const size_t column = column_named(table, learned.target, "parameter \"target\"");
-  std::map<std::string_view, int64_t> numbers;
-  for (const std::string& name : learned.classes)
-    numbers.emplace(name, static_cast<int64_t>(numbers.size()));
+  const auto numbers = text::numbers_of(learned.classes);
   std::vector<int64_t> targets;
   std::erase_if(table.rows, [&](const formats::TableRow& row) {
     const auto number = numbers.find(row.fields[column]);
@@ -202,40 +185,17 @@ std::vector<int64_t> class_numbers(Table& table, const LearnedRows& learned, boo
       return false;
     }
     table.bad.push_back({concat(table.name, ':', row.line),
-                         concat("its class \"",
-                                row.fields[column],
-                                "\" is none of the training split's: ",
-                                join(learned.classes, ", "))});
+                         text::why_unknown(row.fields[column], learned.classes)});
     return true;
   });
   return targets;
 }
 
 void apply_bad_rows(const Table& table, const CsvDataOptions& options) {
-  if (!table.bad.empty() && options.bad_rows == "raise") formats::refuse_bad_row(table.bad[0]);
-  if (!table.rows.empty()) return;
-  throw environment_error({.refused = concat("table ", table.name),
-                           .rule = "one of its rows can be read",
-                           .value = concat("none of ",
-                                           table.bad.size(),
-                                           "; the first is ",
-                                           table.bad[0].place,
-                                           ": ",
-                                           table.bad[0].why)});
-}
-
-std::vector<std::string> csv_remarks(const Table& table) {
-  if (table.bad.empty()) return {};
-  return {concat(table.bad.size(),
-                 " of ",
-                 table.bad.size() + table.rows.size(),
-                 " rows in ",
-                 table.name,
-                 " are skipped: ",
-                 table.bad[0].place,
-                 ": ",
-                 table.bad[0].why,
-                 table.bad.size() > 1 ? ", …" : "")};
+  formats::apply_bad_rows(table.bad,
+                          table.rows.size(),
+                          options.bad_rows,
+                          {.whole = "table " + table.name, .each = "rows"});
 }
 
 std::shared_ptr<const Dataset> as_rows(const Table& table,
@@ -256,7 +216,10 @@ std::shared_ptr<const Dataset> as_rows(const Table& table,
           ? TensorDataset({{"data", std::move(data)}}, name)
           : TensorDataset(std::move(data), at::tensor(targets, at::kLong), classes, name);
   return std::make_shared<CsvRows>(
-      std::move(rows), std::move(spec), json_of(learned), csv_remarks(table));
+      std::move(rows),
+      std::move(spec),
+      json_of(learned),
+      formats::skipped_remark(table.bad, table.rows.size(), "rows", table.name));
 }
 
 Table read_csv(const CsvDataOptions& options, const std::filesystem::path& path) {
@@ -281,21 +244,24 @@ struct TrainingTable {
   Table table;
   std::vector<int64_t> targets;
   LearnedRows learned;
-  SubsetList parts;  ///< row numbers: what is trained on, and what is held out, if anything is
+  SubsetList parts;  ///< see split_rows(); none where nothing is held out
 };
 
 TrainingTable learn_from(const CsvDataOptions& options,
                          const std::filesystem::path& path,
                          bool holds_out) {
-  if (options.target.empty())
-    refuse_csv("target", "it is said which column has the classes", "none");
+  if (options.target.empty()) {
+    throw usage_error({.refused = concat(kCsvOwner, " parameter \"target\""),
+                       .rule = "it is said which column has the classes",
+                       .value = "none"});
+  }
   TrainingTable out{.table = read_csv(options, path)};
   Table& table = out.table;
   out.learned.target = options.target;
   out.learned.features = formats::features_of(table,
                                               {.target = options.target,
-                                               .drop = names_in(options.drop),
-                                               .categorical = names_in(options.categorical)});
+                                               .drop = columns_in(options.drop),
+                                               .categorical = columns_in(options.categorical)});
   formats::move_bad_numbers(table, out.learned.features);
   const size_t target = column_named(table, options.target, "parameter \"target\"");
   std::vector<std::string> names;
@@ -309,23 +275,13 @@ TrainingTable learn_from(const CsvDataOptions& options,
   out.learned.classes = text::classes_of(names);
   check_classes(table, target, out.learned.classes);
   out.targets = class_numbers(table, out.learned, /*needs_target=*/true);
-  const at::Tensor labels = at::tensor(out.targets, at::kLong);
-  const auto rows = std::make_shared<TensorDataset>(at::arange(labels.size(0)), labels);
-  out.parts =
-      holds_out
-          ? stratified_split(
-                rows, labels, options.test_fraction, static_cast<uint64_t>(options.split_seed))
-          : hold_out(rows, {});
-  for (const auto& part : out.parts)
-    if (holds_out && part->size() == 0)
-      refuse_csv("test_fraction",
-                 "it leaves samples to train on, and holds some out",
-                 concat(shortest(options.test_fraction), " of ", labels.size(0), " samples"));
-  std::vector<int64_t> all(static_cast<size_t>(out.parts[0]->size()));
-  for (size_t at = 0; at < all.size(); ++at) all[at] = static_cast<int64_t>(at);
-  const at::Tensor numbers = out.parts[0]->get(all)["data"];
-  formats::learn_features(
-      table, {numbers.const_data_ptr<int64_t>(), all.size()}, out.learned.features);
+  std::vector<int64_t> trained(out.targets.size());
+  std::iota(trained.begin(), trained.end(), 0);
+  if (holds_out) {
+    out.parts = split_rows(out.targets, options.test_fraction, options.split_seed, kCsvOwner);
+    trained = rows_of(*out.parts[0]);
+  }
+  formats::learn_features(table, trained, out.learned.features);
   return out;
 }
 

@@ -2,18 +2,14 @@
 #include "muster/base/text.h"
 
 #include <algorithm>
-#include <map>
+#include <numeric>
 #include <optional>
 #include <string_view>
 #include <utility>
 
-#include <ATen/ops/arange.h>
-#include <ATen/ops/tensor.h>
-
 #include "muster/base/error.h"
 #include "muster/base/json.h"
-#include "muster/data/sets/split.h"
-#include "muster/data/sets/tensor_dataset.h"
+#include "muster/data/sets/row_split.h"
 #include "muster/data/sets/token_rows.h"
 #include "muster/text/corpus/text_data.h"
 
@@ -96,19 +92,13 @@ LearnedTexts learned_before(const DatasetRequest& request, TextDataOptions& opti
 std::vector<int64_t> number_targets(LabelledTexts& texts,
                                     const std::vector<std::string>& classes,
                                     const TextDataOptions& options) {
-  std::map<std::string_view, int64_t> numbers;
-  for (const std::string& name : classes)
-    numbers.emplace(name, static_cast<int64_t>(numbers.size()));
+  const auto numbers = text::numbers_of(classes);
   std::vector<int64_t> targets;
   size_t kept = 0;
   for (size_t at = 0; at < texts.targets.size(); ++at) {
     const auto number = numbers.find(texts.targets[at]);
     if (number == numbers.end()) {
-      texts.bad.push_back({texts.places[at],
-                           concat("its class \"",
-                                  texts.targets[at],
-                                  "\" is none of the training split's: ",
-                                  join(classes, ", "))});
+      texts.bad.push_back({texts.places[at], text::why_unknown(texts.targets[at], classes)});
       if (options.bad_rows == "raise") formats::refuse_bad_row(texts.bad.back());
       continue;
     }
@@ -126,20 +116,9 @@ std::vector<int64_t> number_targets(LabelledTexts& texts,
 }
 
 std::vector<std::string> remarks_of(const LabelledTexts& texts, int64_t cut, int64_t most) {
-  std::vector<std::string> remarks;
   const std::string path = texts.path.string();
-  if (!texts.bad.empty()) {
-    remarks.push_back(concat(texts.bad.size(),
-                             " of ",
-                             texts.bad.size() + texts.texts.size(),
-                             " samples in ",
-                             path,
-                             " are skipped: ",
-                             texts.bad[0].place,
-                             ": ",
-                             texts.bad[0].why,
-                             texts.bad.size() > 1 ? ", …" : ""));
-  }
+  std::vector<std::string> remarks =
+      formats::skipped_remark(texts.bad, texts.texts.size(), "samples", path);
   if (cut > 0)
     remarks.push_back(concat(cut,
                              " of ",
@@ -178,29 +157,8 @@ std::shared_ptr<const Dataset> encoded(LabelledTexts texts,
 
 std::vector<int64_t> all_rows(size_t count) {
   std::vector<int64_t> rows(count);
-  for (size_t at = 0; at < count; ++at) rows[at] = static_cast<int64_t>(at);
+  std::iota(rows.begin(), rows.end(), 0);
   return rows;
-}
-
-/// What is trained on and what is held out, as numbers of rows of one file: data are the rows.
-SubsetList split_rows(const std::vector<int64_t>& targets, const TextDataOptions& options) {
-  const at::Tensor labels = at::tensor(targets, at::kLong);
-  const auto rows = std::make_shared<TensorDataset>(at::arange(labels.size(0)), labels);
-  SubsetList parts = stratified_split(
-      rows, labels, options.test_fraction, static_cast<uint64_t>(options.split_seed));
-  for (const auto& part : parts) {
-    if (part->size() > 0) continue;
-    throw usage_error(
-        {.refused = concat(text::kTextDataOwner, " parameter \"test_fraction\""),
-         .rule = "it leaves samples to train on, and holds some out",
-         .value = concat(shortest(options.test_fraction), " of ", targets.size(), " samples")});
-  }
-  return parts;
-}
-
-std::vector<int64_t> rows_of_part(const Dataset& part) {
-  const at::Tensor rows = part.get(all_rows(static_cast<size_t>(part.size())))["data"];
-  return {rows.const_data_ptr<int64_t>(), rows.const_data_ptr<int64_t>() + rows.numel()};
 }
 
 /// Samples of a run's own kind that it was not trained on: all of a file, or the split of a folder.
@@ -237,8 +195,9 @@ std::shared_ptr<const Dataset> open_text(const DatasetRequest& request) {
     }
     return encoded(std::move(texts), std::move(targets), *learned);
   }
-  const SubsetList parts = split_rows(targets, options);
-  if (!learned) learned = learn_texts(texts, classes, rows_of_part(*parts[0]), options);
+  const SubsetList parts =
+      split_rows(targets, options.test_fraction, options.split_seed, text::kTextDataOwner);
+  if (!learned) learned = learn_texts(texts, classes, rows_of(*parts[0]), options);
   return parts[wants_test ? 1 : 0]->over(encoded(std::move(texts), std::move(targets), *learned));
 }
 

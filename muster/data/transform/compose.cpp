@@ -21,6 +21,7 @@ class Composed final : public Transform {
       : spec_(std::move(spec)), steps_(std::move(steps)), choice_(std::move(choice)) {}
 
   const DataSpec& spec() const override { return spec_; }
+  bool chooses() const override { return true; }
   void apply(Sample& sample, Rng& rng) const override {
     RngDraws draws(rng);
     for (const int64_t step : choice_(draws)) steps_[static_cast<size_t>(step)]->apply(sample, rng);
@@ -149,12 +150,11 @@ TransformMaker choice_maker(std::string what,
   };
 }
 
-/// `is_done` draws whether a sample goes through all of them.
-template <class IsDone>
+/// A number is drawn for `p`, and for 1 only where that is said.
 TransformMaker all_or_none(std::string what,
                            std::vector<TransformMaker> steps,
                            double p,
-                           IsDone is_done) {
+                           bool draws_at_one) {
   check_steps(what, steps);
   check_share(what, p);
   return [=](const DataSpec& before) -> std::shared_ptr<const Transform> {
@@ -165,8 +165,9 @@ TransformMaker all_or_none(std::string what,
     if (p < 1) after = either(what, before, after);
     const size_t count = chain.size();
     return std::make_shared<Composed>(
-        std::move(after), std::move(chain), [is_done, count](Draws& draws) {
-          return is_done(draws) ? all_in_order(count) : std::vector<int64_t>{};
+        std::move(after), std::move(chain), [p, draws_at_one, count](Draws& draws) {
+          const bool is_done = (p == 1 && !draws_at_one) || draws.is_below(p);
+          return is_done ? all_in_order(count) : std::vector<int64_t>{};
         });
   };
 }
@@ -186,18 +187,15 @@ std::vector<int64_t> drawn_steps(int64_t count, const SomeOfOptions& options, Dr
 }  // namespace
 
 TransformMaker random_apply(std::vector<TransformMaker> steps, double p) {
-  return all_or_none(
-      "random_apply", std::move(steps), p, [p](Draws& draws) { return draws.is_below(p); });
+  return all_or_none("random_apply", std::move(steps), p, /*draws_at_one=*/true);
 }
 
 TransformMaker done_with_probability(double p, std::string name, TransformMaker step) {
-  return all_or_none(
-      std::move(name), {std::move(step)}, p, [p](Draws& draws) { return draws.is_below(p); });
+  return all_or_none(std::move(name), {std::move(step)}, p, /*draws_at_one=*/true);
 }
 
 TransformMaker sequential(std::vector<TransformMaker> steps, double p) {
-  return all_or_none(
-      "sequential", std::move(steps), p, [p](Draws& draws) { return p == 1 || draws.is_below(p); });
+  return all_or_none("sequential", std::move(steps), p, /*draws_at_one=*/false);
 }
 
 TransformMaker random_choice(std::vector<TransformMaker> steps, std::vector<double> weights) {

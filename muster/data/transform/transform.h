@@ -38,6 +38,9 @@ class Transform {
   /// What samples look like behind it.
   virtual const DataSpec& spec() const = 0;
 
+  /// Chance leads samples through it by several ways, of steps that it is made of.
+  virtual bool chooses() const { return false; }
+
   /// Changes one sample: puts other tensors in the place of its own. It may share memory with others,
   /// so it is not written to.
   virtual void apply(Sample& sample, Rng& rng) const = 0;

@@ -1,5 +1,6 @@
 #include "muster/data/transform/transformed.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <ATen/ops/zeros.h>
@@ -128,8 +129,9 @@ void try_on_blank(const Dataset& dataset, const std::vector<TransformMaker>& mak
   const DataSpec before = spec_for_steps(dataset);
   if (!before.is_image() || !before.has_size()) return;
   const Steps steps = made(makers, before);
-  constexpr int64_t kTries = 16;  // chance leads through steps made of steps another way each time
-  for (int64_t index = 0; index < kTries; ++index) {
+  const bool chooses = std::ranges::any_of(steps, [](const auto& step) { return step->chooses(); });
+  const int64_t tries = chooses ? 16 : 1;
+  for (int64_t index = 0; index < tries; ++index) {
     Sample blank{.tensors = {{"data", at::zeros(before.sample_shape, before.dtype)},
                              {"target", at::zeros({}, at::kLong)}},
                  .index = index};

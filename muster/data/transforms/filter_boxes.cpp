@@ -1,6 +1,6 @@
 // Boxes that are too small, or too little of which is left: torchvision's SanitizeBoundingBoxes behind
 // ClampBoundingBoxes, with albumentations' min_visibility.
-#include "muster/base/text.h"
+#include "muster/base/name_list.h"
 #include "muster/data/transform/placed_step.h"
 
 namespace muster::data {
@@ -21,15 +21,11 @@ constexpr Param kFilterBoxesParams[] = {
     param<&FilterBoxesOptions::rows>("rows", "tensors that have a row for each box: [labels,area]"),
 };
 
-std::vector<std::string> names_in(const ImageOptions& read, std::string_view text) {
+std::vector<std::string> rows_in(const ImageOptions& read, const std::string& text) {
   if (text == "none") return {};
-  if (text.size() >= 2 && text.front() == '[' && text.back() == ']')
-    text = text.substr(1, text.size() - 2);
-  std::vector<std::string> names;
-  for (const std::string& part : split(text, ',')) {
-    names.emplace_back(trim(part));
-    if (names.back().empty()) read.refuse("rows", "[name,name], or none", std::string(text));
-  }
+  std::vector<std::string> names = names_in(text);
+  for (const std::string& name : names)
+    if (name.empty()) read.refuse("rows", "[name,name], or none", text);
   return names;
 }
 
@@ -46,7 +42,7 @@ std::shared_ptr<const Transform> make_filter_boxes(const ParamValues& params,
   const BoxFilter filter{.min_size = options.min_size,
                          .min_area = options.min_area,
                          .min_visibility = options.min_visibility,
-                         .rows = names_in(read, options.rows)};
+                         .rows = rows_in(read, options.rows)};
   return placed_step(
       std::nullopt,
       before,

@@ -41,7 +41,6 @@ JobCard card_from(const std::string& text) {
 }
 
 std::string end_in(const JobCard& card) {
-  constexpr std::string_view kHasEnded = ", which has ended: ";
   for (const auto& [name, value] : card.facts) {
     const size_t at = name == "the program" ? value.find(kHasEnded) : std::string::npos;
     if (at != std::string::npos)

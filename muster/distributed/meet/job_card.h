@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -33,8 +34,11 @@ JobCard card_from(const std::string& text);
 /// The text as a line of a card.
 std::string card_line(std::string text);
 
-/// "rank 1 (…) ended before the meeting: …" of a card that somebody left who was refused, or failed,
-/// before (end_before_meeting); else empty.
+/// In the name of a program whose rank was refused, or failed, before it met the others
+/// (end_before_meeting): the reason follows.
+inline constexpr std::string_view kHasEnded = ", which has ended: ";
+
+/// "rank 1 (…) ended before the meeting: …" of such a card; of others empty.
 std::string end_in(const JobCard& card);
 
 }  // namespace muster::distributed

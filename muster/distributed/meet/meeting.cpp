@@ -5,14 +5,11 @@
 
 #include <c10/util/Exception.h>
 #include <errno.h>
-#include <limits.h>
-#include <unistd.h>
 
 #include "muster/base/error.h"
 #include "muster/base/job_key.h"
 #include "muster/base/text.h"
 #include "muster/diagnose/record/failure_note.h"
-#include "muster/diagnose/record/process_life.h"
 #include "muster/distributed/meet/waited_time.h"
 
 namespace muster::distributed {
@@ -102,10 +99,11 @@ class Meeting {
     store_.add(key("came"), 1);
     const std::string first = store_.compareSet(key(kCard), std::string(), card_text(card_));
     if (first.empty()) refuse_unreadable("the card of who came first");
-    if (const std::string why = difference(card_from(first), card_); !why.empty()) {
+    const JobCard theirs = card_from(first);
+    if (const std::string why = difference(theirs, card_); !why.empty()) {
       if (may_begin_again_) return begin_again();
-      for (const JobCard& card : {card_from(first), card_})
-        if (const std::string ended = end_in(card); !ended.empty()) return end(ended, kRefused);
+      for (const JobCard* card : {&theirs, &card_})
+        if (const std::string ended = end_in(*card); !ended.empty()) return end(ended, kRefused);
       return end("ranks of different jobs met: " + why);
     }
     const std::string claimed = store_.compareSet(claim_key(rank_), std::string(), card_.who);

@@ -367,7 +367,7 @@ void end_before_meeting(const std::string& why, std::chrono::milliseconds patien
   try {
     const std::optional<RankEnv> env = rank_env_from();
     if (!env || env->group_world_size == 1 || !Jobs::of_process().is_empty()) return;
-    attend_as(*env, concat(program_name(), ", which has ended: ", why), patience);
+    attend_as(*env, concat(program_name(), kHasEnded, why), patience);
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): heard, or none can be reached
   }
 }

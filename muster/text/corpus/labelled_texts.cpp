@@ -158,4 +158,15 @@ std::vector<std::string> classes_of(const std::vector<std::string>& targets) {
   return classes;
 }
 
+std::map<std::string_view, int64_t> numbers_of(const std::vector<std::string>& classes) {
+  std::map<std::string_view, int64_t> numbers;
+  for (const std::string& name : classes)
+    numbers.emplace(name, static_cast<int64_t>(numbers.size()));
+  return numbers;
+}
+
+std::string why_unknown(const std::string& name, const std::vector<std::string>& classes) {
+  return concat("its class \"", name, "\" is none of the training split's: ", join(classes, ", "));
+}
+
 }  // namespace muster::text

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "muster/formats/table.h"
@@ -46,5 +48,11 @@ TextSplits find_text_splits(const std::filesystem::path& path, const std::filesy
 
 /// Each name once, sorted by its bytes; by number where all are whole numbers.
 std::vector<std::string> classes_of(const std::vector<std::string>& targets);
+
+/// Each class's place in the list, which outlives the result.
+std::map<std::string_view, int64_t> numbers_of(const std::vector<std::string>& classes);
+
+/// Why a sample is bad whose class is none of these.
+std::string why_unknown(const std::string& name, const std::vector<std::string>& classes);
 
 }  // namespace muster::text

@@ -13,10 +13,7 @@ TextDataOptions text_data_options(const ParamValues& params,
                        .rule = rule,
                        .value = value});
   };
-  if (options.bad_rows != "raise" && options.bad_rows != "skip")
-    refuse("bad_rows", "raise or skip", '"' + options.bad_rows + '"');
-  if (!(options.test_fraction > 0 && options.test_fraction < 1))
-    refuse("test_fraction", "above 0, below 1", shortest(options.test_fraction));
+  formats::check_row_params(kTextDataOwner, options.bad_rows, options.test_fraction);
   if (options.min_freq < 1) refuse("min_freq", "at least 1", std::to_string(options.min_freq));
   if (options.max_tokens < 0)
     refuse("max_tokens", "at least 0", std::to_string(options.max_tokens));
@@ -46,17 +43,13 @@ LabelledTexts read_texts(const TextDataOptions& options,
       {.text = options.text, .target = options.target, .needs_target = needs_target},
       {.delimiter = options.delimiter, .header = options.header, .quotes = options.quotes});
   if (all) return texts;
-  if (!texts.bad.empty() && options.bad_rows == "raise") formats::refuse_bad_row(texts.bad[0]);
-  if (!texts.texts.empty()) return texts;
-  throw environment_error({.refused = concat("texts ", path.string()),
-                           .rule = "one of its samples can be read",
-                           .value = concat("none of ",
-                                           texts.bad.size(),
-                                           "; the first is ",
-                                           texts.bad[0].place,
-                                           ": ",
-                                           texts.bad[0].why),
+  formats::apply_bad_rows(texts.bad,
+                          texts.texts.size(),
+                          options.bad_rows,
+                          {.whole = concat("texts ", path.string()),
+                           .each = "samples",
                            .hint = "see `muster data info`"});
+  return texts;
 }
 
 }  // namespace muster::text

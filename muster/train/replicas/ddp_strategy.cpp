@@ -62,9 +62,7 @@ SplitReplicas::SplitReplicas(StrategyRequest request, std::unique_ptr<optim::Opt
       optimizer_(std::move(optimizer)) {}
 
 std::string SplitReplicas::line() const {
-  if (group().world_size() == 1) return "";
-  return "gradients are averaged after backward, not during it, so that a step may be made again "
-         "(--on-oom split)";
+  return group().world_size() == 1 ? "" : std::string(kAveragesAfterwards);
 }
 
 DdpStrategy::DdpStrategy(StrategyRequest request,

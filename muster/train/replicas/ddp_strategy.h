@@ -53,6 +53,11 @@ class DdpStrategy : public Strategy {
   tensor::NamedTensorList fresh_hook_state_;
 };
 
+/// Strategy::line() of those that do so.
+inline constexpr std::string_view kAveragesAfterwards =
+    "gradients are averaged after backward, not during it, so that a step may be made again "
+    "(--on-oom split)";
+
 /// The same for --on-oom split: each rank's backwards are its own, and gradients are averaged when all
 /// have passed.
 class SplitReplicas : public Strategy {

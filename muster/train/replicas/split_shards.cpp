@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "muster/base/text.h"
+#include "muster/train/replicas/ddp_strategy.h"
 
 namespace muster::train::detail {
 namespace {
@@ -32,10 +33,8 @@ SplitShards::SplitShards(StrategyRequest request,
 
 std::string SplitShards::line() const {
   if (group().world_size() == 1) return "";
-  return concat(
-      "gradients are averaged after backward, not during it, so that a step may be made "
-      "again (--on-oom split)",
-      stage_ == 1 ? "" : "; until then they are whole on each rank, as with zero1");
+  return concat(kAveragesAfterwards,
+                stage_ == 1 ? "" : "; until then they are whole on each rank, as with zero1");
 }
 
 }  // namespace muster::train::detail

@@ -11,7 +11,7 @@
 
 #include "tests/image/test_images.h"
 #include "tests/support/error_of.h"
-#include "tests/support/golden.h"
+#include "tests/support/kernel_golden.h"
 
 namespace muster::data {
 namespace {
@@ -123,10 +123,8 @@ void expect_nearly_the_same_mask(const at::Tensor& masks, const std::string& hex
   EXPECT_LE(differing, mask.numel() / 50);
 }
 
-bool draws_as_golden() { return at::get_cpu_capability() != "DEFAULT"; }
-
 TEST(Targets, MoveAsTorchvisionMovesThem) {
-  if (!draws_as_golden()) GTEST_SKIP() << "LibTorch's default kernels draw other numbers";
+  if (!test::has_fused_kernels()) GTEST_SKIP() << "LibTorch's default kernels draw other numbers";
   const Json golden = test::read_golden("targets");  // outlives the loop
   for (const Json& item : golden.at("exact")) {
     const Sample sample = expect_golden_numbers(item, true);
@@ -142,7 +140,7 @@ TEST(Targets, MoveAsTorchvisionMovesThem) {
 }
 
 TEST(Targets, AreFilteredAndClampedAsTorchvisionDoesIt) {
-  if (!draws_as_golden()) GTEST_SKIP() << "LibTorch's default kernels draw other numbers";
+  if (!test::has_fused_kernels()) GTEST_SKIP() << "LibTorch's default kernels draw other numbers";
   const Json golden = test::read_golden("targets");  // outlives the loop
   for (const Json& item : golden.at("filtered")) {
     const Sample sample = expect_golden_numbers(item, false);

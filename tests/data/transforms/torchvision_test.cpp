@@ -11,7 +11,7 @@
 
 #include "tests/image/test_images.h"
 #include "tests/support/error_of.h"
-#include "tests/support/golden.h"
+#include "tests/support/kernel_golden.h"
 
 namespace muster::data {
 namespace {
@@ -39,10 +39,8 @@ at::Tensor from_seed(const std::string& chain, int64_t seed) {
   return sample["data"];
 }
 
-bool has_fused_kernels() { return at::get_cpu_capability() != "DEFAULT"; }
-
 TEST(Torchvision, HasTheSameBytesFromTheSameSeeds) {
-  if (!has_fused_kernels()) GTEST_SKIP() << "LibTorch's default kernels draw other numbers";
+  if (!test::has_fused_kernels()) GTEST_SKIP() << "LibTorch's default kernels draw other numbers";
   const Json golden = test::read_golden("transforms");  // outlives the loop
   for (const Json& item : golden.at("exact")) {
     const std::string chain = item.at("chain");
@@ -65,7 +63,7 @@ int64_t differing_bytes(const at::Tensor& image, const std::string& hex) {
 }
 
 TEST(Torchvision, HasNearlyTheSameBytesOnAnotherMachineWherePixelsAreSampled) {
-  if (!has_fused_kernels()) GTEST_SKIP() << "LibTorch's default kernels draw other numbers";
+  if (!test::has_fused_kernels()) GTEST_SKIP() << "LibTorch's default kernels draw other numbers";
   const Json golden = test::read_golden("transforms");  // outlives the loop
   for (const Json& item : golden.at("sampled")) {
     const std::string chain = item.at("chain");
@@ -131,7 +129,7 @@ std::vector<double> drawn_params(const std::string& name, const image::Size& siz
 }
 
 TEST(Torchvision, DrawsTheSameParametersFromTheSameSeeds) {
-  if (!has_fused_kernels()) GTEST_SKIP() << "LibTorch's default kernels draw other numbers";
+  if (!test::has_fused_kernels()) GTEST_SKIP() << "LibTorch's default kernels draw other numbers";
   const Json golden = test::read_golden("transforms");  // outlives the loop
   for (const Json& item : golden.at("params")) {
     const std::string name = item.at("name");
