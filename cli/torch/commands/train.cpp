@@ -142,7 +142,8 @@ int train_command(std::span<const std::string> args,
   const train::ProgramEnd end = train::run_program(
       program,
       flags.run,
-      {.print = [&](const std::string& text) { console.out() << text << std::flush; },
+      {.explain =
+           [&](const train::FitPlan& plan) { train::print_plan(plan, flags.json, console.out()); },
        .say = [&](const std::string& text) { console.note(text); },
        .note = note,
        .progress = [&](const track::ProgressEvent& event) { reporter.progress(event); },

@@ -175,6 +175,20 @@ Checkpoint without_tensors(const fs::path& folder, formats::CheckpointIndex& ind
   return checkpoint;
 }
 
+/// What to say of a folder whose run cannot go on, because nothing of its state is there; "" for one
+/// without a run.
+std::string without_checkpoints(const fs::path& output) {
+  const fs::path metrics = output / "metrics.csv";
+  if (!fs::exists(metrics)) return "";
+  const std::string text = read_file(metrics);
+  if (std::count(text.begin(), text.end(), '\n') < 2)
+    return "";  // names of columns: killed in its first epoch
+  return concat(
+      output.string(),
+      " has the numbers of a run (metrics.csv) and no checkpoint of it: --resume auto begins "
+      "anew, and writes its own over them");
+}
+
 }  // namespace
 
 std::optional<int64_t> best_step_of(const fs::path& checkpoint) try {
@@ -319,7 +333,7 @@ FoundCheckpoint find_whole(const fs::path& output) {
   };
   if (!fs::exists(output / "latest")) {
     const auto newest = checkpoint_before(output, kNewest);
-    if (!newest) return {};
+    if (!newest) return {.remark = without_checkpoints(output)};
     return instead(*newest, concat(output.string(), " has checkpoints and no file `latest`"));
   }
   try {

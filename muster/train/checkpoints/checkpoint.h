@@ -66,7 +66,8 @@ Checkpoint load_checkpoint(const std::filesystem::path& path);
 
 struct FoundCheckpoint {
   std::optional<Checkpoint> checkpoint;  ///< none: there is nothing whole to go on from
-  std::string remark;                    ///< why it is not what `latest` names; else empty
+  std::string
+      remark;  ///< why it is not what `latest` names, or not the run that was there; else empty
 };
 
 /// What --resume auto goes on from: what `latest` names, or if that is damaged the newest whole one

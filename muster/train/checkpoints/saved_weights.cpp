@@ -24,9 +24,10 @@ std::string other_checkpoints(const fs::path& run, const fs::path& lost) {
                        : concat("the run has ", join(there, ", "), ": take --weights ", there[0]);
 }
 
-/// A checkpoint that is named by its step needs no file `latest`.
-void check_is_run(const fs::path& run, bool names_step) {
-  if (fs::exists(run / "latest")) return;
+/// A checkpoint that is named by its step needs no file `latest`, and neither does the best one.
+void check_is_run(const fs::path& run, const std::string& which) {
+  if (fs::exists(run / "latest") || (which == "best" && fs::exists(run / which))) return;
+  const bool names_step = !which.empty() && which != "best" && which != "last" && which != "ema";
   const std::string others = other_checkpoints(run, {});
   if (names_step && !others.empty()) return;
   if (fs::exists(run / "state.json")) {
@@ -123,7 +124,7 @@ fs::path checkpoint_at(const fs::path& run, const std::string& which) {
 
 Checkpoint read_weights(const fs::path& run, const std::string& which) {
   constexpr std::string_view kOfAverages = ":ema";
-  check_is_run(run, !which.empty() && which != "best" && which != "last" && which != "ema");
+  check_is_run(run, which);
   if (which == "best") return read_named(run, "best", read_scored);
   if (which == "last") return read_named(run, "latest", read_model);
   if (which == "ema") return read_named(run, "latest", read_averages);

@@ -236,7 +236,7 @@ ProgramEnd run_program(Program& program,
       if (!is_kept) scratch.emplace();
       distributed::check_backend(plan.options.backend, env ? env->world_size : 1);
       check_start(program.task(resume.has_value()), plan, resume);
-      voice.print(plan.explained);
+      voice.explain(plan);
     }
     tell_other_machines(env);
     return end;
@@ -283,6 +283,20 @@ std::vector<std::pair<std::string, std::string>> run_facts(const std::string& co
           {"host", host_name()},
           {"folder", fs::current_path().string()},
           {"version", concat("muster ", version(), ", LibTorch " TORCH_VERSION)}};
+}
+
+void print_plan(const FitPlan& plan, bool json, std::ostream& out) {
+  if (!json) {
+    out << plan.explained << std::flush;
+    return;
+  }
+  Json object = plan.record;
+  object["title"] = plan.title;
+  object["devices_of_ranks"] = Json::array();
+  for (const c10::Device& device : plan.machine_devices)
+    object["devices_of_ranks"].push_back(device.str());
+  object["remarks"] = plan.remarks;
+  out << json_text(object) << '\n' << std::flush;
 }
 
 Json json_of(const MemoryFailures& memory) {

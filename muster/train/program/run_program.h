@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <iosfwd>
 #include <optional>
 #include <span>
 #include <string>
@@ -41,11 +42,11 @@ class Program {
   virtual void folder_ready(const std::filesystem::path& /*output*/, bool /*is_resumed*/) {}
 };
 
-/// How the program talks. Those of rank 0 only but for `print`.
+/// How the program talks, on rank 0.
 struct ProgramVoice {
-  std::function<void(const std::string&)> print;  ///< on stdout, as it is: the plan of --explain
-  std::function<void(const std::string&)> say;    ///< a line of the program: where it writes, …
-  std::function<void(const std::string&)> note;   ///< a line of the training: an epoch's numbers
+  std::function<void(const FitPlan&)> explain;   ///< what --explain asks for
+  std::function<void(const std::string&)> say;   ///< a line of the program: where it writes, …
+  std::function<void(const std::string&)> note;  ///< a line of the training: an epoch's numbers
   std::function<void(const track::ProgressEvent&)> progress;
   std::function<void()> finish_progress;  ///< takes the bar away
 };
@@ -83,6 +84,10 @@ std::vector<std::pair<std::string, std::string>> run_facts(const std::string& co
 /// What is there to tell at a run's end: where the state of an interrupted one is, or the time and
 /// the folder. One or two lines.
 std::string end_text(const ProgramEnd& end, const std::string& command);
+
+/// --explain: the lines of the plan, or one JSON object: the record that checkpoints hold, the devices
+/// of this machine's ranks, and the remarks.
+void print_plan(const FitPlan& plan, bool json, std::ostream& out);
 
 /// {"failures": 2, "micro_batch": 8}, for --json.
 Json json_of(const MemoryFailures& memory);

@@ -212,7 +212,7 @@ int TaskProgram::run_task(const std::string& title,
     const ProgramEnd end = run_program(
         program,
         line.run,
-        {.print = [&](const std::string& text) { console.out() << text << std::flush; },
+        {.explain = [&](const FitPlan& plan) { print_plan(plan, line.json, console.out()); },
          .say = [&](const std::string& text) { console.note(text); },
          .note = note,
          .progress = [&](const track::ProgressEvent& event) { reporter.progress(event); },

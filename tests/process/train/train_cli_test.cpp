@@ -344,5 +344,15 @@ TEST(TrainCommand, ExplainPrintsThePlanAndTrainsNothing) {
   EXPECT_FALSE(fs::exists(folder.path() / "out"));
 }
 
+TEST(TrainCommand, ExplainPrintsThePlanAsJson) {
+  Launched program(train_small({"--explain", "--json", "--strategy", "dp", "--devices", "2"}));
+  ASSERT_EQ(program.wait(std::chrono::seconds(60)).code, 0) << program.err();
+  const Json plan = parse_json(program.out(), "out");
+  EXPECT_EQ(plan["batch_size"], 16);
+  EXPECT_EQ(plan["samples_per_step"], 16);
+  EXPECT_EQ(plan["devices_of_ranks"], Json({"cpu", "cpu"}));
+  EXPECT_TRUE(plan["remarks"].is_array());
+}
+
 }  // namespace
 }  // namespace muster

@@ -250,6 +250,10 @@ TEST(Checkpoint, ADamagedOneThatIsNamedOffersTheOneBeforeItElseTheNewest) {
 TEST(Checkpoint, WhatIsWholeIsFoundWithoutLatestAndBeforeADamagedOne) {
   const test::Folder folder;
   EXPECT_FALSE(train::find_whole(folder.path()).checkpoint);
+  write_file_atomic(folder.path() / "metrics.csv", "epoch,loss\n");
+  EXPECT_EQ(train::find_whole(folder.path()).remark, "") << "killed in its first epoch";
+  write_file_atomic(folder.path() / "metrics.csv", "epoch,loss\n1,0.5\n");
+  EXPECT_THAT(train::find_whole(folder.path()).remark, HasSubstr("no checkpoint of it"));
   for (const int64_t step : {1, 2, 3}) train::write_checkpoint(folder.path(), example(step));
   const auto found = [&](int64_t step, const std::string& remark) {
     const train::FoundCheckpoint found = train::find_whole(folder.path());

@@ -49,6 +49,8 @@ TEST(SavedWeights, AreTheLastTheBestOrThoseOfACheckpoint) {
   train::write_checkpoint(run, of_step(4, 2, "best"));
   EXPECT_EQ(weight_of(read_weights(run, "")), 2) << "the run tests with its best weights";
   EXPECT_EQ(weight_of(read_weights(run, "last")), 4);
+  fs::remove(run / "latest");
+  EXPECT_EQ(weight_of(read_weights(run, "best")), 2) << "it is named by a file of its own";
 }
 
 TEST(SavedWeights, NeedNeitherOptimizerNorGenerators) {
