@@ -106,6 +106,7 @@ struct SampleContext {
   }
 };
 
+class ImageParts;
 class Sampler;
 
 /// Whose share of an epoch is wanted.
@@ -159,6 +160,10 @@ class Dataset {
   /// where there is no such thing. Transforms come before normalising, as torchvision's do: so black
   /// is 0 for them, and a resized pixel is rounded as a pixel.
   virtual std::shared_ptr<const Dataset> before_normalising() const { return nullptr; }
+
+  /// A way to the same samples() that reads no more of an image than is wanted; null where there is none,
+  /// or it would not be the same. Part of this dataset.
+  virtual const ImageParts* image_parts() const { return nullptr; }
 
   /// The order of an epoch, where any other one is dear to read (shards that are read from their
   /// start): every sample once over all ranks, see Note [Position in an epoch]. Null: any will do.

@@ -16,6 +16,7 @@
 #include "muster/base/file.h"
 #include "muster/base/text.h"
 #include "muster/data/collate.h"
+#include "muster/data/image_parts.h"
 #include "muster/formats/crc32.h"
 #include "muster/formats/image/folder_survey.h"
 
@@ -93,7 +94,7 @@ void number_classes(formats::ClassFolders& files, const std::vector<std::string>
 }  // namespace
 
 /// The samples as bytes.
-class ImageFolder::Pixels final : public Dataset {
+class ImageFolder::Pixels final : public Dataset, private ImageParts {
  public:
   Pixels(const fs::path& root, ImageFolderOptions options)
       : options_(std::move(options)), files_(formats::list_class_folders(root)) {
@@ -121,6 +122,12 @@ class ImageFolder::Pixels final : public Dataset {
   at::Tensor targets() const override { return targets_; }
   bool is_by_sample() const override { return options_.size == 0; }
   std::vector<std::string> remarks() const override { return remarks_; }
+  /// Whether a file is bad hangs on all of it, where one that is has a substitute.
+  const ImageParts* image_parts() const override {
+    const bool is_same = is_by_sample() && options_.bad_files != BadFiles::kSubstitute &&
+                         !options_.decoding.keep_damaged;
+    return is_same ? this : nullptr;
+  }
   const formats::ClassFolders& files() const { return files_; }
 
   uint32_t fingerprint() const override {
@@ -163,19 +170,32 @@ class ImageFolder::Pixels final : public Dataset {
                                    const SampleContext& context) const override {
     if (!is_by_sample()) return rows_of(load(indices, context));
     std::vector<Sample> samples;
-    for (const int64_t index : indices) {
-      auto [image, label] = read(index);
-      samples.push_back(
-          {.tensors = {{"data", std::move(image)}, {"target", at::scalar_tensor(label, at::kLong)}},
-           .index = index});
-    }
+    for (const int64_t index : indices) samples.push_back(sample_of(index, read(index)));
     return samples;
+  }
+
+  Sample read_part(int64_t index, const formats::ChooseRegion& choose) const override {
+    const auto at = static_cast<size_t>(index);
+    try {
+      return sample_of(
+          index,
+          {tensor_of(formats::read_image_part(files_.path_of(at), choose, options_.decoding)),
+           files_.files[at].label});
+    } catch (const Error& error) {
+      throw of_sample(index, error);
+    }
   }
 
   struct Read {
     at::Tensor image;  // [3, H, W] uint8
     int64_t label;
   };
+
+  static Sample sample_of(int64_t index, Read read) {
+    return {.tensors = {{"data", std::move(read.image)},
+                        {"target", at::scalar_tensor(read.label, at::kLong)}},
+            .index = index};
+  }
 
   Read read(int64_t index) const {
     auto at = static_cast<size_t>(index);

@@ -64,6 +64,12 @@ std::vector<Sample> SubsetDataset::load_samples(std::span<const int64_t> indices
   return samples;
 }
 
+Sample SubsetDataset::read_part(int64_t index, const formats::ChooseRegion& choose) const {
+  Sample sample = whole_->image_parts()->read_part(of_whole({&index, 1})[0], choose);
+  sample.index = index;
+  return sample;
+}
+
 Batch SubsetDataset::collate(const std::vector<Sample>& samples) const {
   return whole_->collate(samples);
 }

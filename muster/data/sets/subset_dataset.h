@@ -5,11 +5,12 @@
 #include <vector>
 
 #include "muster/data/dataset.h"
+#include "muster/data/image_parts.h"
 
 namespace muster::data {
 
 /// Samples of `whole`, numbered from 0. `Batch::indices` are the subset's own numbers.
-class SubsetDataset final : public Dataset {
+class SubsetDataset final : public Dataset, private ImageParts {
  public:
   /// Samples from … from+count-1. Throws a usage error if the range is not inside `whole`.
   SubsetDataset(std::shared_ptr<const Dataset> whole, int64_t from, int64_t count);
@@ -24,6 +25,7 @@ class SubsetDataset final : public Dataset {
   Batch collate(const std::vector<Sample>& samples) const override;
   at::Tensor targets() const override;
   std::shared_ptr<const Dataset> before_normalising() const override;
+  const ImageParts* image_parts() const override { return whole_->image_parts() ? this : nullptr; }
   std::vector<std::string> remarks() const override { return whole_->remarks(); }
   std::string learned() const override { return whole_->learned(); }
 
@@ -35,6 +37,7 @@ class SubsetDataset final : public Dataset {
   Batch load(std::span<const int64_t> indices, const SampleContext& context) const override;
   std::vector<Sample> load_samples(std::span<const int64_t> indices,
                                    const SampleContext& context) const override;
+  Sample read_part(int64_t index, const formats::ChooseRegion& choose) const override;
   std::vector<int64_t> of_whole(std::span<const int64_t> indices) const;
 
   std::shared_ptr<const Dataset> whole_;

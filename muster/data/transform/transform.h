@@ -29,6 +29,8 @@ class BatchRng {
   SampleContext context_;
 };
 
+struct Cut;
+
 /// One step of a chain, made for samples of one form. Const, any thread: what is random comes from
 /// the Rng alone, see Note [Random numbers].
 class Transform {
@@ -40,6 +42,10 @@ class Transform {
 
   /// Chance leads samples through it by several ways, of steps that it is made of.
   virtual bool chooses() const { return false; }
+
+  /// The step sees no more of an image than a part that its size and the numbers tell; null where it sees
+  /// all. Where a chain begins with such a step, a dataset may read that part alone: cut_step.h.
+  virtual const Cut* cut() const { return nullptr; }
 
   /// Changes one sample: puts other tensors in the place of its own. It may share memory with others,
   /// so it is not written to.

@@ -5,6 +5,9 @@
 
 #include <ATen/ops/zeros.h>
 
+#include "muster/data/image_parts.h"
+#include "muster/data/transform/cut_step.h"
+
 namespace muster::data {
 namespace {
 
@@ -14,7 +17,10 @@ class Transformed final : public Dataset {
  public:
   /// `normalises`: the last step is none that was asked for.
   Transformed(std::shared_ptr<const Dataset> source, Steps steps, bool normalises)
-      : source_(std::move(source)), steps_(std::move(steps)), normalises_(normalises) {}
+      : source_(std::move(source)),
+        steps_(std::move(steps)),
+        normalises_(normalises),
+        parts_(steps_[0]->cut() != nullptr ? source_->image_parts() : nullptr) {}
 
   int64_t size() const override { return source_->size(); }
   DataSpec spec() const override { return steps_.back()->spec(); }
@@ -48,8 +54,28 @@ class Transformed final : public Dataset {
 
   std::vector<Sample> load_samples(std::span<const int64_t> indices,
                                    const SampleContext& context) const override {
+    if (parts_ != nullptr) return from_parts(indices, context);
     std::vector<Sample> samples = source_->samples(indices, behind(context));
     change(samples, 0, context);
+    return samples;
+  }
+
+  /// The first step, a cut, is told to the source.
+  std::vector<Sample> from_parts(std::span<const int64_t> indices,
+                                 const SampleContext& context) const {
+    const Cut& cut = *steps_[0]->cut();
+    std::vector<Sample> samples;
+    for (const int64_t index : indices) {
+      Rng rng(at_step(context, 0), index);
+      RngDraws draws(rng);
+      samples.push_back(parts_->read_part(index, [&](int64_t height, int64_t width) {
+        const Box box = cut.draw({height, width}, draws);
+        return formats::ImageRegion{box.top, box.left, box.height, box.width};
+      }));
+      at::Tensor& image = samples.back()["data"];
+      image = cut.finish(image);
+    }
+    change(samples, 1, context);
     return samples;
   }
 
@@ -73,6 +99,7 @@ class Transformed final : public Dataset {
   std::shared_ptr<const Dataset> source_;
   Steps steps_;
   bool normalises_;
+  const ImageParts* parts_;  // of the source, or null
 };
 
 class EachSample final : public Transform {

@@ -1,8 +1,8 @@
 // torchvision's RandomResizedCrop.
 #include <limits>
 
+#include "muster/data/transform/cut_step.h"
 #include "muster/data/transform/draw_params.h"
-#include "muster/data/transform/placed_step.h"
 
 namespace muster::data {
 namespace {
@@ -39,22 +39,22 @@ std::shared_ptr<const Transform> make_random_resized_crop(const ParamValues& val
   read.check_range("ratio", options.ratio, 1e-3, 1e3);
   const Range scale{options.scale[0], options.scale[1]};
   const Range ratio{options.ratio[0], options.ratio[1]};
-  return placed_step(
-      std::nullopt,
-      with_size(before, size.height, size.width),
-      [scale, ratio](const at::Tensor& image, Draws& draws) {
-        functional::check_image("random_resized_crop", image);
-        return draw_resized_crop(size_of(image), scale, ratio, draws);
-      },
-      [size, how](const at::Tensor& image, const Box& box) {
-        const at::Tensor cut = image.narrow(1, box.top, box.height).narrow(2, box.left, box.width);
-        const at::Tensor resized = functional::resize(cut, size.height, size.width, how);
-        return resized.is_same(cut) ? cut.contiguous() : resized;
-      },
-      [size, how](Targets& targets, const Box& box, const at::Tensor&) {
-        targets.crop(box.top, box.left, box.height, box.width);
-        targets.resize(size.height, size.width, how.interpolation);
-      });
+  return cut_step(with_size(before, size.height, size.width),
+                  {.draw =
+                       [scale, ratio](const image::Size& whole, Draws& draws) {
+                         return draw_resized_crop(whole, scale, ratio, draws);
+                       },
+                   .finish =
+                       [size, how](const at::Tensor& part) {
+                         functional::check_image("random_resized_crop", part);
+                         const at::Tensor resized =
+                             functional::resize(part, size.height, size.width, how);
+                         return resized.is_same(part) ? part.contiguous() : resized;
+                       }},
+                  [size, how](Targets& targets, const Box& box) {
+                    targets.crop(box.top, box.left, box.height, box.width);
+                    targets.resize(size.height, size.width, how.interpolation);
+                  });
 }
 
 }  // namespace

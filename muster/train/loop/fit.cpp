@@ -287,6 +287,7 @@ FitResult Trainer::run() {
     end_inside_epoch();
   }
   if (last_saved_ != position_.step) save();
+  if (!result.interrupted) tell_loader_verdict();
   if (!result.interrupted) test(result);
   check_hooks();
   result.steps = position_.step;

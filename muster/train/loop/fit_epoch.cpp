@@ -1,4 +1,8 @@
 // An epoch of fit(): its steps, what comes between them, its end, and the test.
+#include <algorithm>
+#include <thread>
+
+#include "muster/base/json.h"
 #include "muster/train/checkpoints/checkpoint.h"
 #include "muster/train/checkpoints/model_state.h"
 #include "muster/train/loop/evaluate.h"
@@ -18,12 +22,35 @@ Trainer::Step Trainer::train_epoch() {
   }
   groups_->train_mode();
   batches_.begin(loader_->epoch(position_.epoch, position_.samples));
+  const Step steps = train_steps();
+  loader_time_.add(batches_.stats());
+  const bool is_whole = position_.samples >= plan_.samples_per_epoch;
+  return steps == Step::kDone && is_whole ? end_epoch() : steps;
+}
+
+Trainer::Step Trainer::train_steps() {
   while (position_.samples < plan_.samples_per_epoch) {
     if (finished()) return Step::kDone;  // max_steps inside the epoch
     train_step();
     if (stop_wished_) return Step::kStopped;
   }
-  return end_epoch();
+  return Step::kDone;
+}
+
+/// Of the rank that waited longest. Collective.
+void Trainer::tell_loader_verdict() {
+  std::vector<LoaderTime> ranks;
+  const Json own = {loader_time_.elapsed_s, loader_time_.waited_s};
+  for (const std::string& told : group_.all_gather_text(json_text(own))) {
+    const Json time = parse_json(told, "a rank's loader time");
+    ranks.push_back({.elapsed_s = time[0].get<double>(), .waited_s = time[1].get<double>()});
+  }
+  const std::string verdict =
+      loader_verdict(ranks,
+                     {.workers = plan_.options.workers,
+                      .cores = std::max<int64_t>(1, std::thread::hardware_concurrency()),
+                      .local_ranks = static_cast<int64_t>(plan_.machine_devices.size())});
+  if (!verdict.empty()) log_.note(verdict);
 }
 
 void Trainer::after_step(int64_t samples) {

@@ -24,6 +24,7 @@
 #include "muster/train/loop/early_stopping.h"
 #include "muster/train/loop/fit.h"
 #include "muster/train/loop/hooks.h"
+#include "muster/train/loop/loader_verdict.h"
 #include "muster/train/loop/parameter_groups.h"
 #include "muster/train/loop/rank_device.h"
 #include "muster/train/loop/step_report.h"
@@ -125,6 +126,8 @@ class Trainer {
     return train::of_task(group_, task_.get(), what, when, work);
   }
   Step train_epoch();
+  Step train_steps();
+  void tell_loader_verdict();
   void train_step();
   Share next_share();
   std::vector<Share> all_shares(int64_t batches, int64_t samples);
@@ -202,6 +205,7 @@ class Trainer {
   FitData data_;
   std::unique_ptr<data::Loader> loader_;
   data::DeviceBatches batches_{device_, plan_.options.channels_last};
+  LoaderTime loader_time_;
   at::Generator generator_;  // of what the module draws while it trains: this rank's own
   std::unique_ptr<Task> task_;
   std::shared_ptr<torch::nn::Module> module_;

@@ -1,0 +1,22 @@
+// A part of an image file, which is chosen by how large the image is. Torch-free.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+
+#include "muster/formats/image/image.h"
+
+namespace muster::formats {
+
+/// Of an image of that size, in pixels; inside it.
+using ChooseRegion = std::function<ImageRegion(int64_t height, int64_t width)>;
+
+/// That part of read_image(path), and where it can be had no more than that is decoded. A JPEG file
+/// without an end marker at its end is decoded as a whole, and so is refused whatever part of it is
+/// wanted; other damage is seen where the part, or what lies above it, has it. `choose` is called
+/// once. Throws as read_image(), and what `choose` throws.
+Image read_image_part(const std::filesystem::path& path,
+                      const ChooseRegion& choose,
+                      const ImageOptions& options = {});
+
+}  // namespace muster::formats

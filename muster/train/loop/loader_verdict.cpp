@@ -1,0 +1,56 @@
+#include "muster/train/loop/loader_verdict.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "muster/base/text.h"
+
+namespace muster::train {
+namespace {
+
+constexpr double kShare = 0.1;        // LoaderStats::loader_bound() has it, too
+constexpr double kLeastWaited_s = 1;  // else it is a run that is only tried
+
+std::string count_of(int64_t number, std::string_view what) {
+  return concat(number, ' ', what, number == 1 ? "" : "s");
+}
+
+std::string advice(const LoaderPlace& place) {
+  const int64_t fitting = data::default_workers(place.cores, place.local_ranks);
+  const std::string now =
+      concat(count_of(place.workers, "worker"),
+             place.local_ranks > 1 ? " of each rank" : "",
+             ", ",
+             count_of(place.cores, "core"),
+             place.local_ranks > 1 ? concat(" for ", place.local_ranks, " ranks") : "");
+  if (place.workers < fitting) return concat("try --workers ", fitting, " (now ", now, ')');
+  return concat("the cores are taken (",
+                now,
+                "): store smaller images or decoded samples, or make --transform cheaper");
+}
+
+}  // namespace
+
+void LoaderTime::add(const data::LoaderStats& epoch) {
+  elapsed_s += std::max(0.0, epoch.elapsed_s - epoch.first_wait_s);
+  waited_s += std::max(0.0, epoch.waited_s - epoch.first_wait_s);
+}
+
+std::string loader_verdict(const std::vector<LoaderTime>& ranks, const LoaderPlace& place) {
+  const auto longest = std::max_element(
+      ranks.begin(), ranks.end(), [](const LoaderTime& left, const LoaderTime& right) {
+        return left.share() < right.share();
+      });
+  if (longest == ranks.end() || longest->share() <= kShare || longest->waited_s < kLeastWaited_s)
+    return "";
+  const std::string who =
+      ranks.size() > 1 ? concat(" of rank ", longest - ranks.begin()) : std::string();
+  return concat("loader-bound: steps",
+                who,
+                " waited for batches in ",
+                std::lround(100 * longest->share()),
+                "% of the time: ",
+                advice(place));
+}
+
+}  // namespace muster::train

@@ -1,0 +1,33 @@
+// Whether a training waited for its data, and what may be done about it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "muster/data/loader/loader.h"
+
+namespace muster::train {
+
+/// What one rank's loader cost its steps, over the epochs of this process. Seconds of a steady clock,
+/// without each epoch's wait for its first batch, which no loader can hide.
+struct LoaderTime {
+  double elapsed_s = 0;
+  double waited_s = 0;
+
+  void add(const data::LoaderStats& epoch);
+  double share() const { return elapsed_s > 0 ? waited_s / elapsed_s : 0; }
+};
+
+/// Where ranks load.
+struct LoaderPlace {
+  int64_t workers = 0;      ///< of each rank
+  int64_t cores = 1;        ///< of this machine
+  int64_t local_ranks = 1;  ///< on them
+};
+
+/// "loader-bound: …", of the rank that waited for the largest share, since steps wait for each other;
+/// "" where no rank waited for a tenth of its time and for a second in all. `ranks` by rank. Pure.
+std::string loader_verdict(const std::vector<LoaderTime>& ranks, const LoaderPlace& place);
+
+}  // namespace muster::train
