@@ -41,22 +41,39 @@ class Transformed final : public Dataset {
 
  private:
   Batch load(std::span<const int64_t> indices, const SampleContext& context) const override {
-    if (is_by_sample()) return source_->collate(load_samples(indices, context));
+    if (is_by_sample()) return collated(indices, context);
     Batch batch = source_->get(indices, behind(context));
     size_t done = 0;
     while (done < steps_.size() && steps_[done]->apply(batch, {indices, at_step(context, done)}))
       ++done;
     if (done == steps_.size() || indices.empty()) return batch;
     std::vector<Sample> rows = rows_of(batch);
-    change(rows, done, context);
+    change(rows, done, steps_.size(), context);
     return source_->collate(rows);
   }
 
   std::vector<Sample> load_samples(std::span<const int64_t> indices,
                                    const SampleContext& context) const override {
-    if (parts_ != nullptr) return from_parts(indices, context);
-    std::vector<Sample> samples = source_->samples(indices, behind(context));
-    change(samples, 0, context);
+    return changed(indices, context, steps_.size());
+  }
+
+  /// Images that are of one size by then are normalised as a batch: bytes are stacked, not floats.
+  Batch collated(std::span<const int64_t> indices, const SampleContext& context) const {
+    const size_t last = steps_.size() - 1;
+    const bool at_once = normalises_ && last > 0 && steps_[last - 1]->spec().has_size();
+    if (!at_once || indices.empty()) return source_->collate(load_samples(indices, context));
+    Batch batch = source_->collate(changed(indices, context, last));
+    steps_[last]->apply(batch, {indices, at_step(context, last)});
+    return batch;
+  }
+
+  /// By the first `count` steps, of which there is one at least.
+  std::vector<Sample> changed(std::span<const int64_t> indices,
+                              const SampleContext& context,
+                              size_t count) const {
+    std::vector<Sample> samples = parts_ != nullptr ? from_parts(indices, context)
+                                                    : source_->samples(indices, behind(context));
+    change(samples, parts_ != nullptr ? 1 : 0, count, context);
     return samples;
   }
 
@@ -75,12 +92,15 @@ class Transformed final : public Dataset {
       at::Tensor& image = samples.back()["data"];
       image = cut.finish(image);
     }
-    change(samples, 1, context);
     return samples;
   }
 
-  void change(std::vector<Sample>& samples, size_t from, const SampleContext& context) const {
-    for (size_t step = from; step < steps_.size(); ++step) {
+  /// By the steps `from` … `to` - 1.
+  void change(std::vector<Sample>& samples,
+              size_t from,
+              size_t to,
+              const SampleContext& context) const {
+    for (size_t step = from; step < to; ++step) {
       for (Sample& sample : samples) {
         Rng rng(at_step(context, step), sample.index);
         steps_[step]->apply(sample, rng);
