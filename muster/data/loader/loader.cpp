@@ -1,6 +1,7 @@
 #include "muster/data/loader/loader.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "muster/base/error.h"
@@ -15,6 +16,16 @@ void check_at_least(int64_t least, int64_t value, std::string_view what) {
   if (value >= least) return;
   throw usage_error(
       {.refused = "loader", .rule = concat(what, " is at least ", least), .value = concat(value)});
+}
+
+void check_timeout(const LoaderOptions& options) {
+  const bool is_time = options.timeout_s >= 0 && std::isfinite(options.timeout_s);
+  if (is_time && (options.timeout_s == 0 || options.workers > 0)) return;
+  throw usage_error(
+      {.refused = "loader",
+       .rule = is_time ? "a timeout is for workers: without them the caller makes the batch"
+                       : "the timeout is a number of seconds, 0 for none",
+       .value = concat(options.timeout_s, " s, ", options.workers, " workers")});
 }
 
 }  // namespace
@@ -57,6 +68,7 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset,
   check_at_least(1, options.batch_size, "the batch size");
   check_at_least(0, options.workers, "the number of workers");
   check_at_least(1, options.prefetch_batches, "the number of batches to prefetch");
+  check_timeout(options);
   if (!sampler) sampler = std::make_unique<SequentialSampler>(dataset->size());
   pool_ = std::make_shared<detail::LoaderPool>(std::move(dataset), options, std::move(sampler));
 }

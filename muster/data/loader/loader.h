@@ -32,6 +32,9 @@ struct LoaderOptions {
   /// Where the batches are going. For an accelerator of this process they are made in pinned memory,
   /// by the workers; see DeviceBatches.
   c10::Device device = c10::kCPU;
+  /// Seconds that next() waits for a batch at most, as the `timeout` of PyTorch's DataLoader; 0: as long
+  /// as it takes. For workers only.
+  double timeout_s = 0;
 };
 
 /// A place in the data to resume from. See Note [Position in an epoch].
@@ -72,7 +75,9 @@ class Epoch {
   /// The next batch, or nothing at the end of the epoch. If the dataset threw for this batch,
   /// throws a muster::Error that names the epoch, the batch and, where it can be found out, the
   /// sample; the dataset's own exception is nested in it. The call after that goes on with the next
-  /// batch. Throws a usage error if a later epoch was begun meanwhile.
+  /// batch. Throws a usage error if a later epoch was begun meanwhile. Throws an environment error
+  /// after LoaderOptions::timeout_s, which names the batch, and what its worker has in hand: the sample,
+  /// where the dataset says it (note_in_hand); the call after that waits for the same batch again.
   std::optional<Batch> next();
 
   /// Where to resume after the batches handed out so far: Loader::epoch(state) gives exactly the
@@ -124,14 +129,16 @@ inline Epoch::Iterator Epoch::begin() { return Iterator(this); }
 ///   for (Batch& batch : loader.epoch(e)) step(batch["data"], batch["target"]);
 class Loader {
  public:
-  /// Throws a usage error for a batch size or prefetch below 1 or a negative number of workers.
+  /// Throws a usage error for a batch size or prefetch below 1, a negative number of workers, or a
+  /// timeout that is negative, not finite, or without workers.
   /// Threads start with the first epoch. No sampler means SequentialSampler.
   Loader(std::shared_ptr<const Dataset> dataset,
          LoaderOptions options,
          std::shared_ptr<const Sampler> sampler = nullptr);
 
-  /// Ends the workers; waits only for the batches that are being made at this moment. Epoch objects
-  /// may outlive it but give no more batches.
+  /// Ends the workers; waits only for the batches that are being made at this moment, and not for one that
+  /// next() has given up: its thread ends when it comes back, and keeps the dataset until then. Epoch
+  /// objects may outlive it but give no more batches.
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;

@@ -1,5 +1,9 @@
 #include "muster/data/loader/loader_pool.h"
 
+#include <algorithm>
+#include <chrono>
+#include <span>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -11,6 +15,18 @@
 #include "muster/tensor/vector_math.h"
 
 namespace muster::data::detail {
+namespace {
+
+/// The first of them.
+std::string named(std::span<const int64_t> samples) {
+  constexpr size_t kNamed = 8;
+  std::vector<std::string> names;
+  for (const int64_t sample : samples.first(std::min(samples.size(), kNamed)))
+    names.push_back(std::to_string(sample));
+  return join(names, ", ") + (samples.size() > kNamed ? ", …" : "");
+}
+
+}  // namespace
 
 LoaderPool::LoaderPool(std::shared_ptr<const Dataset> dataset,
                        LoaderOptions options,
@@ -35,7 +51,9 @@ std::shared_ptr<LoaderRun> LoaderPool::begin(const LoaderState& start) {
 void LoaderPool::start_workers() {
   while (static_cast<int64_t>(workers_.size()) < options_.workers) {
     try {
-      workers_.emplace_back([this] { work(); });
+      auto worker = std::make_shared<Worker>();
+      worker->thread = std::thread([pool = shared_from_this(), worker] { pool->work(*worker); });
+      workers_.push_back(std::move(worker));
     } catch (const std::system_error& error) {
       throw environment_error({.refused = concat("cannot start loader worker ", workers_.size()),
                                .rule = error.what(),
@@ -44,17 +62,23 @@ void LoaderPool::start_workers() {
   }
 }
 
-void LoaderPool::work() {
+void LoaderPool::work(Worker& self) {
   tensor::set_own_intraop_threads(1);
+  if (options_.timeout_s > 0) own_hand = &self.hand;
   std::unique_lock lock(mutex_);
   for (;;) {
     work_there_.wait(lock, [this] { return closed_ || (current_ && current_->can_claim()); });
     if (closed_) return;
     std::shared_ptr<LoaderRun> run = current_;
     const int64_t batch = run->claim();
+    self.run = run.get();
+    self.batch = batch;
+    self.hand.set("");
     lock.unlock();
     Outcome outcome = make(*run, batch);
     lock.lock();
+    self.run = nullptr;
+    self.is_given_up = false;
     run->put(batch, std::move(outcome));
     batch_there_.notify_one();
     if (run != current_) {  // left early; its batches are given back outside the lock
@@ -85,6 +109,32 @@ void LoaderPool::check_current(const LoaderRun& run) const {
                      .hint = "finish the epoch first, or use a second loader"});
 }
 
+void LoaderPool::await_batch(std::unique_lock<std::mutex>& lock,
+                             const std::shared_ptr<LoaderRun>& run) {
+  const auto is_over = [&] { return closed_ || current_ != run || run->next_is_ready(); };
+  if (options_.timeout_s == 0) return batch_there_.wait(lock, is_over);
+  const std::chrono::duration<double> patience(options_.timeout_s);
+  if (!batch_there_.wait_for(lock, patience, is_over)) give_up(*run);
+}
+
+/// The batch that the consumer waits for may come all the same, and is there for the next call.
+void LoaderPool::give_up(const LoaderRun& run) {
+  const int64_t batch = run.next_batch();
+  std::string in_hand;
+  for (const auto& worker : workers_) {
+    if (worker->run != &run || worker->batch != batch) continue;
+    worker->is_given_up = true;
+    in_hand = worker->hand.what();
+  }
+  if (in_hand.empty()) in_hand = "one of the samples " + named(run.batch_indices(batch));
+  throw environment_error({.refused = concat("batch ", batch, " of epoch ", run.epoch()),
+                           .rule = concat("a worker makes it within ", options_.timeout_s, " s"),
+                           .value = concat("still in hand: ", in_hand),
+                           .hint =
+                               "look whether the file can be read (a network's file system may "
+                               "not answer), and whether a transform ends; or allow more time"});
+}
+
 Outcome LoaderPool::await(const std::shared_ptr<LoaderRun>& run) {
   std::unique_lock lock(mutex_);
   check_current(*run);
@@ -96,7 +146,7 @@ Outcome LoaderPool::await(const std::shared_ptr<LoaderRun>& run) {
     lock.lock();
     run->put(batch, std::move(outcome));
   }
-  batch_there_.wait(lock, [&] { return closed_ || current_ != run || run->next_is_ready(); });
+  await_batch(lock, run);
   check_current(*run);
   Outcome outcome = run->take();
   lock.unlock();
@@ -139,6 +189,11 @@ void LoaderPool::abandon(const std::shared_ptr<LoaderRun>& run) {
   if (current_ == run) current_.reset();  // the caller holds it: no batch dies under the lock
 }
 
+bool LoaderPool::is_given_up(const Worker& worker) const {
+  const std::lock_guard lock(mutex_);
+  return worker.is_given_up;
+}
+
 void LoaderPool::close() {
   std::shared_ptr<LoaderRun> last;
   {
@@ -148,7 +203,13 @@ void LoaderPool::close() {
   }
   work_there_.notify_all();
   batch_there_.notify_all();
-  for (std::thread& worker : workers_) worker.join();
+  for (const auto& worker : workers_) {
+    if (is_given_up(*worker)) {
+      worker->thread.detach();
+    } else {
+      worker->thread.join();
+    }
+  }
   workers_.clear();
 }
 

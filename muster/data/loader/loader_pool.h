@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "muster/data/in_hand.h"
 #include "muster/data/loader/loader.h"
 #include "muster/data/loader/loader_run.h"
 
@@ -21,7 +22,10 @@ namespace muster::data::detail {
 // worker in the middle of a batch finishes it into the old run, which dies with its last holder,
 // and claims the next from the new run. A failed batch takes its place in the ring like any other,
 // so an error changes neither order nor depth.
-class LoaderPool {
+//
+// A worker that never comes back (a file system that does not answer) cannot be ended. Once next() has
+// given its batch up, closing does not wait for it: threads hold the pool, and the last one ends it.
+class LoaderPool : public std::enable_shared_from_this<LoaderPool> {
  public:
   LoaderPool(std::shared_ptr<const Dataset> dataset,
              LoaderOptions options,
@@ -42,12 +46,24 @@ class LoaderPool {
   /// Ends the run if it is the current one.
   void abandon(const std::shared_ptr<LoaderRun>& run);
 
-  /// Ends the workers and waits for them. No run gives batches afterwards.
+  /// Ends the workers and waits for them, but for those that were given up. No run gives batches
+  /// afterwards.
   void close();
 
  private:
+  struct Worker {
+    std::thread thread;  // only the consumer's thread touches it
+    InHand hand;
+    const LoaderRun* run = nullptr;  // what it makes a batch of; the mutex guards these
+    int64_t batch = 0;
+    bool is_given_up = false;
+  };
+
   void start_workers();
-  void work();
+  void work(Worker& self);
+  void await_batch(std::unique_lock<std::mutex>& lock, const std::shared_ptr<LoaderRun>& run);
+  [[noreturn]] void give_up(const LoaderRun& run);
+  bool is_given_up(const Worker& worker) const;
   Outcome make(const LoaderRun& run, int64_t batch) const;
   Outcome await(const std::shared_ptr<LoaderRun>& run);
   void check_current(const LoaderRun& run) const;
@@ -61,7 +77,7 @@ class LoaderPool {
   std::condition_variable batch_there_;
   std::shared_ptr<LoaderRun> current_;
   bool closed_ = false;
-  std::vector<std::thread> workers_;  // only the consumer's thread touches the vector
+  std::vector<std::shared_ptr<Worker>> workers_;  // only the consumer's thread touches the vector
 };
 
 }  // namespace muster::data::detail

@@ -55,6 +55,7 @@ class LoaderRun {
   void put(int64_t batch, Outcome outcome);
 
   bool at_end() const { return taken_ == batches_; }
+  int64_t next_batch() const { return taken_; }
   bool next_is_ready() const;
   Outcome take();
 

@@ -17,6 +17,7 @@
 #include "muster/base/text.h"
 #include "muster/data/collate.h"
 #include "muster/data/image_parts.h"
+#include "muster/data/in_hand.h"
 #include "muster/formats/crc32.h"
 #include "muster/formats/image/folder_survey.h"
 
@@ -176,6 +177,7 @@ class ImageFolder::Pixels final : public Dataset, private ImageParts {
 
   Sample read_part(int64_t index, const formats::ChooseRegion& choose) const override {
     const auto at = static_cast<size_t>(index);
+    note_file(index, at);
     try {
       return sample_of(
           index,
@@ -200,6 +202,7 @@ class ImageFolder::Pixels final : public Dataset, private ImageParts {
   Read read(int64_t index) const {
     auto at = static_cast<size_t>(index);
     for (size_t tried = 0;; ++tried) {
+      note_file(index, at);
       try {
         return {tensor_of(formats::read_image(files_.path_of(at), options_.decoding)),
                 files_.files[at].label};
@@ -210,6 +213,10 @@ class ImageFolder::Pixels final : public Dataset, private ImageParts {
       }
       at = (at + 1) % files_.files.size();
     }
+  }
+
+  void note_file(int64_t index, size_t at) const {
+    note_in_hand([&] { return concat("sample ", index, ", file ", files_.path_of(at).string()); });
   }
 
   Error of_sample(int64_t index, const Error& error) const {

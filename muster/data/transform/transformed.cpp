@@ -5,7 +5,9 @@
 
 #include <ATen/ops/zeros.h>
 
+#include "muster/base/text.h"
 #include "muster/data/image_parts.h"
+#include "muster/data/in_hand.h"
 #include "muster/data/transform/cut_step.h"
 
 namespace muster::data {
@@ -103,6 +105,9 @@ class Transformed final : public Dataset {
     for (size_t step = from; step < to; ++step) {
       for (Sample& sample : samples) {
         Rng rng(at_step(context, step), sample.index);
+        note_in_hand([&] {
+          return concat("sample ", sample.index, ", step ", step + 1, " of its transforms");
+        });
         steps_[step]->apply(sample, rng);
       }
     }
