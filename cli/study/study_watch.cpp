@@ -50,9 +50,9 @@ std::vector<std::string> last_lines(const fs::path& file, size_t most) {
   return lines;
 }
 
-class Watch {
+class WatchScreen {
  public:
-  Watch(StudyFollower& follower, fs::path trial_folder, FullScreen& screen)
+  WatchScreen(StudyFollower& follower, fs::path trial_folder, FullScreen& screen)
       : follower_(follower),
         trial_folder_(std::move(trial_folder)),
         screen_(screen),
@@ -163,7 +163,7 @@ int study_watch(std::span<const std::string> args, program::Console& console) {
   const fs::path files = trial_files_of(flags, name, folder);
   FullScreen screen(console.colour(),
                     concat("muster study show ", program::shell_word(flags.storage.string())));
-  return Watch(follower, files, screen).run();
+  return WatchScreen(follower, files, screen).run();
 }
 
 }  // namespace muster::cli

@@ -48,7 +48,7 @@ std::vector<fs::path> folders(const fs::path& root,
 const std::vector<std::string> kUnified{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
 
 /// The number behind `key` in lines of "key number".
-std::optional<int64_t> value_of(const std::string& text, std::string_view key) {
+std::optional<int64_t> number_behind(const std::string& text, std::string_view key) {
   for (const std::string& line : split(text, '\n')) {
     if (line.starts_with(key) && line.size() > key.size() && line[key.size()] == ' ')
       return to_int(trim(std::string_view(line).substr(key.size())));
@@ -115,7 +115,8 @@ std::optional<CgroupMemory> cgroup_memory_use(const fs::path& root) {
     memory.group = inside == "." ? "/" : "/" + inside.string();
     if (limit && *limit > 0 && *limit < kNoLimit)
       memory.limit_bytes = static_cast<uint64_t>(*limit);
-    const auto cache = value_of(read_kernel_file(folder / "memory.stat").value_or(""), names.cache);
+    const auto cache =
+        number_behind(read_kernel_file(folder / "memory.stat").value_or(""), names.cache);
     memory.cache_bytes = std::min(memory.used_bytes, static_cast<uint64_t>(cache.value_or(0)));
     const bool is_less = chosen && memory.limit_bytes &&
                          (!chosen->limit_bytes || *memory.limit_bytes < *chosen->limit_bytes);
@@ -145,15 +146,15 @@ std::optional<std::string> cgroup_file(std::string_view name, const fs::path& ro
 std::optional<int64_t> oom_kills(const fs::path& root) {
   for (const fs::path& folder : folders(root, "", kUnified)) {
     if (const auto text = read_kernel_file(folder / "memory.events")) {
-      if (const auto count = value_of(*text, "oom_kill")) return count;
+      if (const auto count = number_behind(*text, "oom_kill")) return count;
     }
   }
   for (const fs::path& folder : folders(root, "memory", {"/sys/fs/cgroup/memory"})) {
     if (const auto text = read_kernel_file(folder / "memory.oom_control")) {
-      if (const auto count = value_of(*text, "oom_kill")) return count;
+      if (const auto count = number_behind(*text, "oom_kill")) return count;
     }
   }
-  return value_of(read_kernel_file(below(root, "/proc/vmstat")).value_or(""), "oom_kill");
+  return number_behind(read_kernel_file(below(root, "/proc/vmstat")).value_or(""), "oom_kill");
 }
 
 }  // namespace muster

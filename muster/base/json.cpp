@@ -13,7 +13,7 @@ namespace muster {
 namespace {
 
 /// Remembers the first key that an object has twice.
-class KeyWatch {
+class KeysSeen {
  public:
   bool operator()(int, Json::parse_event_t event, const Json& value) {
     using Event = Json::parse_event_t;
@@ -58,11 +58,11 @@ Json parse_json(std::string_view text, std::string_view where) {
          .rule = concat("it is nested at most ", kMaxJsonDepth, " deep and has no zero byte")});
   }
   try {
-    KeyWatch watch;
-    Json json = Json::parse(text, std::ref(watch));
-    if (watch.twice)
+    KeysSeen seen;
+    Json json = Json::parse(text, std::ref(seen));
+    if (seen.twice)
       throw usage_error(
-          {.refused = refused(), .rule = "an object has each key once", .value = *watch.twice});
+          {.refused = refused(), .rule = "an object has each key once", .value = *seen.twice});
     return json;
   } catch (const Json::parse_error& error) {
     throw usage_error({.refused = refused(), .rule = concat("fault at byte ", error.byte)});

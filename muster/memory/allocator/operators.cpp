@@ -71,7 +71,7 @@ class PlaceTable {
   std::array<Row, kRows> rows_;
 };
 
-struct Watch {
+struct Counted {
   PlaceTable places;
   std::atomic<const LayerMap*> layers{nullptr};
   std::atomic<int64_t> ran{0}, ran_of_earlier{0};
@@ -81,8 +81,8 @@ struct Watch {
   at::CallbackHandle plain = at::INVALID_CALLBACK_HANDLE, with_inputs = plain, backward = plain;
 };
 
-Watch& watch() {
-  static auto* const one = new Watch;
+Counted& counted() {
+  static auto* const one = new Counted;
   return *one;
 }
 
@@ -106,7 +106,7 @@ bool of_earlier_iteration(const ThreadState& thread, const torch::autograd::Node
   if (node.thread_id() == at::RecordFunction::currentThreadId())
     return sequence + 1 < thread.first_sequence;
   Place place;
-  return watch().places.find(node.thread_id(), sequence, place) &&
+  return counted().places.find(node.thread_id(), sequence, place) &&
          place.iteration < thread.seen_iteration;
 }
 
@@ -122,12 +122,12 @@ void look_at(const at::Tensor& tensor, ThreadState& thread, const LayerMap* laye
   // Not grad_fn(), which makes nodes for views that were changed in place.
   const auto* node = torch::autograd::impl::grad_fn_unsafe(tensor);
   if (node == nullptr || !of_earlier_iteration(thread, *node)) return;
-  const std::lock_guard lock(watch().mutex);
-  ++watch().chained[{thread.scope, thread.op}];
+  const std::lock_guard lock(counted().mutex);
+  ++counted().chained[{thread.scope, thread.op}];
 }
 
 void look_at_inputs(const at::RecordFunction& function, ThreadState& thread) {
-  const LayerMap* const layers = watch().layers.load(std::memory_order_acquire);
+  const LayerMap* const layers = counted().layers.load(std::memory_order_acquire);
   for (const c10::IValue& input : function.inputs()) {
     if (input.isTensor()) {
       look_at(input.toTensor(), thread, layers);
@@ -149,9 +149,9 @@ std::unique_ptr<at::ObserverContext> begin_operator(const at::RecordFunction& fu
     if constexpr (Inputs) look_at_inputs(function, thread);
   }
   if (graph) {
-    watch().places.put(at::RecordFunction::currentThreadId(),
-                       static_cast<uint64_t>(function.seqNr()),
-                       {thread.scope, thread.layer, memory_iteration()});
+    counted().places.put(at::RecordFunction::currentThreadId(),
+                         static_cast<uint64_t>(function.seqNr()),
+                         {thread.scope, thread.layer, memory_iteration()});
   }
   return nullptr;
 }
@@ -171,7 +171,7 @@ std::unique_ptr<at::ObserverContext> begin_node(const at::RecordFunction& functi
   thread.op = operator_id(function.name());
   thread.in_backward = true;
   follow_iteration(thread, memory_iteration());
-  Watch& all = watch();
+  Counted& all = counted();
   all.ran.fetch_add(1, kLoose);
   Place place;
   if (function.seqNr() < 0 ||
@@ -221,7 +221,7 @@ void turn(at::CallbackHandle& handle, bool on, const at::RecordFunctionCallback&
 void watch_operators(Level level) {
   using at::RecordFunctionCallback;
   using at::RecordScope;
-  Watch& all = watch();
+  Counted& all = counted();
   turn(all.plain,
        level == Level::kTags,
        RecordFunctionCallback(&begin_either, &end_either)
@@ -238,14 +238,14 @@ void watch_operators(Level level) {
 
 void set_layers(LayerMap layers) {
   // Threads may be looking into the one before: it stays.
-  watch().layers.store(new LayerMap(std::move(layers)), std::memory_order_release);
+  counted().layers.store(new LayerMap(std::move(layers)), std::memory_order_release);
 }
 
 std::vector<ChainedOperator> take_chained_operators() {
   std::map<std::pair<uint32_t, uint32_t>, int64_t> taken;
   {
-    const std::lock_guard lock(watch().mutex);
-    taken.swap(watch().chained);
+    const std::lock_guard lock(counted().mutex);
+    taken.swap(counted().chained);
   }
   std::vector<ChainedOperator> chained;
   chained.reserve(taken.size());
@@ -256,14 +256,14 @@ std::vector<ChainedOperator> take_chained_operators() {
 }
 
 BackwardNodes take_backward_nodes() {
-  return {.ran = watch().ran.exchange(0),
-          .of_earlier_iterations = watch().ran_of_earlier.exchange(0)};
+  return {.ran = counted().ran.exchange(0),
+          .of_earlier_iterations = counted().ran_of_earlier.exchange(0)};
 }
 
 std::vector<int64_t> nodes_run_by_scope() {
   std::vector<int64_t> ran;
   ran.reserve(kCountedScopes);
-  for (const auto& one : watch().ran_of_scope) ran.push_back(one.load(kLoose));
+  for (const auto& one : counted().ran_of_scope) ran.push_back(one.load(kLoose));
   return ran;
 }
 

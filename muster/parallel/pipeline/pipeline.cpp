@@ -174,12 +174,12 @@ void Pipeline::State::run(const std::shared_ptr<PipelineRun>& step) {
   };
   const auto release = [step](int, const std::string& why) { step->carrier.close(why); };
   const milliseconds timeout = options.stall_timeout;
-  const DeviceThreads::Watch watch{
+  const DeviceThreads::Overseer overseer{
       .every = std::clamp(timeout / 4, milliseconds(1), milliseconds(5000)),
       .look = [&] { return find_stall(*step, devices, timeout); }};
   failed = true;
   try {
-    threads->run(task, release, watch);
+    threads->run(task, release, overseer);
   } catch (...) {
     if (threads->all_at_rest()) {
       if (trains || after_failure) model->drop_gradients();

@@ -135,10 +135,10 @@ bool DeviceThreads::all_at_rest() const {
 }
 
 void DeviceThreads::await_those_left_behind(std::unique_lock<std::mutex>& lock,
-                                            const Watch& watch) const {
+                                            const Overseer& overseer) const {
   Shared& shared = *shared_;
   const auto all_rest = [&] { return shared.running == 0; };
-  if (all_rest() || shared.ended.wait_for(lock, watch.every, all_rest)) return;
+  if (all_rest() || shared.ended.wait_for(lock, overseer.every, all_rest)) return;
   size_t place = 0;
   while (shared.at_rest[place]) ++place;
   throw environment_error(
@@ -146,14 +146,14 @@ void DeviceThreads::await_those_left_behind(std::unique_lock<std::mutex>& lock,
        .rule = "what an earlier call left behind there ends before the next one begins"});
 }
 
-void DeviceThreads::run(const Task& task, const Failed& failed, const Watch& watch) {
+void DeviceThreads::run(const Task& task, const Failed& failed, const Overseer& overseer) {
   refuse_own_threads();
   const std::lock_guard turns(turns_);
   Shared& shared = *shared_;
   auto turn = std::make_shared<const Turn>(
       Turn{task, failed, {}, tensor::StreamMark::of_current(shared.devices)});
   std::unique_lock lock(shared.mutex);
-  await_those_left_behind(lock, watch);
+  await_those_left_behind(lock, overseer);
   shared.first_error = nullptr;
   shared.turn = std::move(turn);
   ++shared.turn_number;
@@ -162,10 +162,10 @@ void DeviceThreads::run(const Task& task, const Failed& failed, const Watch& wat
   shared.wake.notify_all();
   const auto all_ended = [&] { return shared.running == 0; };
   bool given_up = false;
-  while (watch.look && !shared.ended.wait_for(lock, watch.every, all_ended)) {
+  while (overseer.look && !shared.ended.wait_for(lock, overseer.every, all_ended)) {
     if (given_up) break;
     lock.unlock();
-    const std::exception_ptr error = watch.look();
+    const std::exception_ptr error = overseer.look();
     if (error) failed(-1, tensor::what_of(error));
     lock.lock();
     given_up = error != nullptr;

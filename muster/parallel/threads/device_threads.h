@@ -24,11 +24,11 @@ class DeviceThreads {
  public:
   using Task = std::function<void(int place)>;
   /// Called on the place's thread when its task threw, so that it can release the others; with -1,
-  /// on the caller's, when a Watch gave the run up.
+  /// on the caller's, when an Overseer gave the run up.
   using Failed = std::function<void(int place, const std::string& why)>;
 
   /// Looks after a run from the caller's thread.
-  struct Watch {
+  struct Overseer {
     std::chrono::milliseconds every{0};
     /// An error ends the run: the others are released, those who do not come back by the next look
     /// are left behind, and it is thrown. They keep copies of task and failed, and the next run()
@@ -39,7 +39,7 @@ class DeviceThreads {
   /// `who` they are in errors: "replica". `intra_op_threads`: ATen's threads inside the operations
   /// of each.
   DeviceThreads(std::vector<c10::Device> devices, int intra_op_threads, std::string who);
-  /// Waits for all threads but those that a Watch left behind.
+  /// Waits for all threads but those that an Overseer left behind.
   ~DeviceThreads();
   DeviceThreads(const DeviceThreads&) = delete;
 
@@ -49,8 +49,8 @@ class DeviceThreads {
   /// saved-tensor hooks. Throws the first error in time: a muster::Error that names place and
   /// device, with the task's own exception nested in it (std::rethrow_if_nested). Any thread but
   /// these; calls take turns.
-  void run(const Task& task, const Failed& failed, const Watch& watch);
-  void run(const Task& task, const Failed& failed) { run(task, failed, Watch()); }
+  void run(const Task& task, const Failed& failed, const Overseer& overseer);
+  void run(const Task& task, const Failed& failed) { run(task, failed, Overseer()); }
 
   /// Whether nobody is at work, nor left behind.
   bool all_at_rest() const;
@@ -61,7 +61,7 @@ class DeviceThreads {
  private:
   struct Turn;
   struct Shared;
-  void await_those_left_behind(std::unique_lock<std::mutex>& lock, const Watch& watch) const;
+  void await_those_left_behind(std::unique_lock<std::mutex>& lock, const Overseer& overseer) const;
 
   std::mutex turns_;  // held for the whole of a run()
   std::shared_ptr<Shared> shared_;

@@ -42,9 +42,9 @@ std::optional<size_t> target_of(const formats::Table& table, const TextColumns& 
   return found;
 }
 
-size_t text_of(const formats::Table& table,
-               const TextColumns& columns,
-               std::optional<size_t> target) {
+size_t text_column(const formats::Table& table,
+                   const TextColumns& columns,
+                   std::optional<size_t> target) {
   static const std::vector<std::string> kNames{"text"};
   if (!columns.text.empty())
     return formats::column_named(table, columns.text, "parameter \"text\"");
@@ -83,7 +83,7 @@ LabelledTexts read_text_table(const fs::path& path,
                               const formats::TableOptions& options) {
   formats::Table table = formats::read_table(path, options);
   const std::optional<size_t> target = target_of(table, columns);
-  const size_t text = text_of(table, columns, target);
+  const size_t text = text_column(table, columns, target);
   if (target && text == *target) {
     throw usage_error({.refused = concat("table ", table.name),
                        .rule = "texts and classes are two columns",

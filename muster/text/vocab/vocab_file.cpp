@@ -76,7 +76,7 @@ std::string unescaped(std::string_view line, const LineReader& lines) {
   return token;
 }
 
-std::string_view value_of(std::string_view key, LineReader& lines) {
+std::string_view value_behind(std::string_view key, LineReader& lines) {
   const std::string_view line = lines.next();
   if (line.size() <= key.size() || line.substr(0, key.size()) != key || line[key.size()] != ' ')
     lines.refuse(concat("this line is \"", key, " …\""), line);
@@ -112,13 +112,13 @@ Vocab parse_vocab(std::string_view text, std::string_view name) {
   if (const std::string_view title = lines.next(); title != kVocabTitle)
     lines.refuse(concat("a vocabulary begins with \"", kVocabTitle, "\""), title);
   Vocab vocab;
-  const std::string_view index = value_of("default_index", lines);
+  const std::string_view index = value_behind("default_index", lines);
   if (index != "none") {
     const std::optional<int64_t> number = to_int(index);
     if (!number) lines.refuse("the default index is a whole number or none", index);
     vocab.set_default_index(number);
   }
-  const std::string_view count = value_of("tokens", lines);
+  const std::string_view count = value_behind("tokens", lines);
   const std::optional<int64_t> tokens = to_int(count);
   if (!tokens || *tokens < 0) lines.refuse("the number of tokens is a whole number", count);
   for (int64_t id = 0; id < *tokens; ++id)

@@ -122,7 +122,7 @@ bool has_work(const fs::path& folder) {
   return false;
 }
 
-std::optional<std::string> text_of(const fs::path& file) {
+std::optional<std::string> read_if_there(const fs::path& file) {
   std::error_code error;
   return fs::exists(file, error) ? std::optional(read_file(file)) : std::nullopt;
 }
@@ -146,8 +146,9 @@ bool is_of_this_trial(const fs::path& folder,
                       const std::string& params) {
   if (plan.attempt == 1) return false;
   if (!plan.resume_from.empty() && is_within(plan.resume_from, folder)) return true;
-  if (const auto owner = text_of(folder / kOwnerFile)) return *owner == identity + '\n';
-  return text_of(folder / kParamsFile) == params;  // of an older version, which named no owner
+  if (const auto owner = read_if_there(folder / kOwnerFile)) return *owner == identity + '\n';
+  return read_if_there(folder / kParamsFile) ==
+         params;  // of an older version, which named no owner
 }
 
 void move_stale_folder(const fs::path& folder) {

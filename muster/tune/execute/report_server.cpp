@@ -48,7 +48,7 @@ struct ReportServer::Connection {
   std::string client;
   size_t open = 0;
   uint64_t used = 0;  // when it was last read from: see uses_
-  enum class Watch { kNone, kRead, kWrite } watch = Watch::kRead;
+  enum class Awaits { kNothing, kRead, kWrite } awaits = Awaits::kRead;
   bool at_end = false;  // the other side writes no more
   bool over = false;    // to be closed once `out` is written
 
@@ -152,17 +152,17 @@ bool ReportServer::read_some(Connection& connection) {
 void ReportServer::refresh(Connection& connection) {
   const bool answered = connection.open == 0 && connection.out.empty();
   if (answered && (connection.over || connection.at_end)) return hang_up(connection.id);
-  using Watch = Connection::Watch;
-  const Watch wanted = !connection.out.empty() ? Watch::kWrite
-                       : connection.may_read() ? Watch::kRead
-                                               : Watch::kNone;
-  const Watch now = std::exchange(connection.watch, wanted);
+  using Awaits = Connection::Awaits;
+  const Awaits wanted = !connection.out.empty() ? Awaits::kWrite
+                        : connection.may_read() ? Awaits::kRead
+                                                : Awaits::kNothing;
+  const Awaits now = std::exchange(connection.awaits, wanted);
   if (wanted == now) return;
   const int fd = connection.fd.get();
-  if (wanted == Watch::kNone) return loop_.pause(fd);
-  if (now == Watch::kNone) loop_.resume(fd);
+  if (wanted == Awaits::kNothing) return loop_.pause(fd);
+  if (now == Awaits::kNothing) loop_.resume(fd);
   using For = launch::EventLoop::For;
-  loop_.wait_for(fd, wanted == Watch::kWrite ? For::kWrite : For::kRead);
+  loop_.wait_for(fd, wanted == Awaits::kWrite ? For::kWrite : For::kRead);
 }
 
 void ReportServer::on_line(Connection& connection, std::string_view line) {

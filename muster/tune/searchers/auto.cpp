@@ -162,7 +162,7 @@ class Auto final : public Searcher {
   void suggested(int64_t number, const Point& point, const std::string& memo) override {
     const size_t mark = memo.find(kMemoMark);
     const bool has_spec = mark != std::string::npos;
-    if (!is_settled_) settle(has_spec ? memo.substr(0, mark) : spec_);
+    if (!is_settled_) take_spec(has_spec ? memo.substr(0, mark) : spec_);
     picked_->suggested(number, point, has_spec ? memo.substr(mark + 1) : memo);
   }
 
@@ -200,7 +200,7 @@ class Auto final : public Searcher {
   }
 
   /// The first trial that starts says what the study's searcher is.
-  void settle(const std::string& spec) {
+  void take_spec(const std::string& spec) {
     if (spec != spec_) {
       be(spec);
       for (const Tell& tell : early_) tell(*picked_);
