@@ -121,19 +121,19 @@ class DecodedByTorchvision:
 
 
 def by_spdl(folder, workers, epochs, jitter):
-    """Its pipeline of threads, with its decoder and torchvision's tensor steps."""
+    """Its pipeline of threads, with torchvision's decoder and tensor steps. (Its own decoder needs FFmpeg's libraries.)"""
     import random
 
-    import spdl.io
     import torch
     from spdl.pipeline import PipelineBuilder
     from torchvision.datasets import ImageFolder
+    from torchvision.io import ImageReadMode, decode_image
     steps = torchvision_steps("tensor", jitter)
     tally = Tally()
     files = [path for path, _ in ImageFolder(folder).samples]
 
     def load(path):
-        return steps(spdl.io.to_torch(spdl.io.load_image(path, width=None, height=None, pix_fmt="rgb24")).permute(2, 0, 1))
+        return steps(decode_image(path, ImageReadMode.RGB))
 
     for epoch in range(epochs):
         order = random.Random(epoch).sample(files, len(files))

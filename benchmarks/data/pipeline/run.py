@@ -25,7 +25,7 @@ from report import load_average, machine, write_docs  # noqa: E402
 
 CPP = {"muster": "Muster", "torch_data": "LibTorch's `torch::data`, our decoder"}
 PYTHON = {"tensor": "DataLoader, torchvision of tensors", "tensor_spawn": "the same, workers by spawn", "pillow": "DataLoader, torchvision of Pillow's",
-          "albumentations": "DataLoader, albumentations and OpenCV", "spdl": "SPDL, torchvision of tensors", "turboloader": "TurboLoader"}
+          "albumentations": "DataLoader, albumentations and OpenCV", "spdl": "SPDL's threads, torchvision of tensors", "turboloader": "TurboLoader"}
 SIDES = CPP | PYTHON
 
 
