@@ -39,7 +39,7 @@ constexpr const char* kGpuDescription =
 constexpr const char* kGpuExamples =
     "Examples:\n"
     "  muster gpu                       once\n"
-    "  muster gpu --watch               the whole terminal, with curves; ? for the keys\n"
+    "  muster gpu --watch               the whole terminal, with curves; ? for keys\n"
     "  muster gpu --json                for a script\n"
     "  muster gpu --util                utilisation and memory in percent, as GPUtil\n"
     "  export CUDA_VISIBLE_DEVICES=$(muster gpu --available 2 --order memory)\n"

@@ -10,6 +10,7 @@
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/tune/core/event.h"
 #include "muster/tune/execute/executor.h"
 #include "muster/tune/execute/prepare.h"
 #include "muster/tune/run/tuner.h"
@@ -222,15 +223,23 @@ const tune::ExecutorEntry& executor_of(const TuneFlags& flags) {
   });
 }
 
+int64_t starts_among(std::span<const tune::Event> events) {
+  return std::ranges::count_if(events, [](const tune::Event& event) {
+    return std::holds_alternative<tune::AttemptStarted>(event.what);
+  });
+}
+
 int tune_shown(const TuneFlags& flags, program::Console& console) {
   tune::StatusOptions options = flags.status;
   options.width = static_cast<size_t>(console.width());
   LiveTable table(console, options);
   const tune::StudySpec& spec = flags.spec;
   std::optional<TuneSinks> sinks;
+  int64_t started = 0;  // by this program, or beside it
   tune::Study study(spec,
                     &tune::wall_clock_s,
                     [&](const auto& core, auto events) {
+                      if (sinks) started += starts_among(events);
                       if (sinks) sinks->take(events);
                       table.on_events(core, events);
                     },
@@ -260,6 +269,12 @@ int tune_shown(const TuneFlags& flags, program::Console& console) {
                            }});
   int code = kDone;
   study.look([&](const tune::StudyCore& core) {
+    if (study.resumed_events() > 0 && started == 0 && !outcome.interrupted && !outcome.failed)
+      table.note(concat("nothing was run: study ",
+                        spec.name,
+                        " had ended before, with ",
+                        core.trials().size(),
+                        " trials; --num-samples N for more of them, --name NAME for a new study"));
     table.finish(core, last);
     code = conclude(core, outcome, flags, console);
   });

@@ -12,7 +12,7 @@ constexpr const char* kPreviewExamples =
     "  muster data preview folder:$HOME/pets -o pets.png \\\n"
     "    --transform 'random_resized_crop:size=224|random_horizontal_flip'\n"
     "  muster data preview fashion-mnist \\\n"
-    "    --transform 'one_of(random_rotation:degrees=20|gaussian_blur:kernel_size=3):p=0.8'\n\n"
+    "    --transform 'one_of(random_rotation:degrees=20|random_invert):p=0.8'\n\n"
     "A row shows a sample as it is and as the chain leaves it in one epoch after the\n"
     "other: what `muster train --train-transform CHAIN --seed SEED\n"
     "--validation-samples 0` sees. With a validation part training samples have other\n"

@@ -37,7 +37,11 @@ constexpr program::ConfigOwner kOwners[] = {{"model", "model"},
                                             {"comm-hook", "communication hook"},
                                             {"optimizer", "optimizer"},
                                             {"lr-schedule", "lr schedule"},
-                                            {"backend", "backend"}};
+                                            {"backend", "backend"},
+                                            {"strategy", "pipeline schedule"},
+                                            {"resume", "nothing to resume"},
+                                            {"train-transform", "transform"},
+                                            {"eval-transform", "transform"}};
 
 }  // namespace
 

@@ -121,15 +121,16 @@ std::string kinds_help() {
 
 int study_plot(std::span<const std::string> args, program::Console& console) {
   StudyFlags flags;
-  const auto app = study_app("plot",
-                             "Draws a study: one page for a browser, or pictures as SVG or PNG.",
-                             "Examples:\n  muster study plot fashion.db\n"
-                             "  muster study plot fashion.db --kind contour --param lr,momentum "
-                             "--output contour.png\n"
-                             "  muster study plot fashion.db --kind history,parallel --output "
-                             "search.svg\n" +
-                                 kinds_help(),
-                             flags);
+  const auto app =
+      study_app("plot",
+                "Draws a study: one page for a browser, or pictures as SVG or PNG.",
+                "Examples:\n  muster study plot fashion.db\n"
+                "  muster study plot fashion.db --kind contour --param lr,momentum \\\n"
+                "    --output contour.png\n"
+                "  muster study plot fashion.db --kind history,parallel --output "
+                "search.svg\n" +
+                    kinds_help(),
+                flags);
   std::filesystem::path output;
   std::vector<std::string> kind_lists, param_lists;
   program::add_value(*app,
@@ -140,8 +141,7 @@ int study_plot(std::span<const std::string> args, program::Console& console) {
       ->type_name("FILE.html|.svg|.png");
   program::add_value(*app, "--kind", kind_lists, "what to draw, see below; all of it without")
       ->type_name("KIND,…");
-  program::add_value(
-      *app, "--param", param_lists, "parameters for parallel, slice and contour, in this order")
+  program::add_value(*app, "--param", param_lists, "of parallel, slice and contour, in this order")
       ->type_name("NAME,…");
   std::string of;
   program::add_value(

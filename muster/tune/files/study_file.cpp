@@ -379,7 +379,14 @@ StudySpec parse_study(std::string_view text,
 }
 
 StudySpec read_study_file(const fs::path& file, std::span<const Parameter> parameters) {
-  return parse_study(read_file(file), file, parameters);
+  const std::string text = read_file(file);
+  if (text.starts_with("SQLite format 3")) {
+    throw usage_error({.refused = concat("study file ", file.string()),
+                       .rule = "it is TOML, or a W&B sweep's YAML",
+                       .value = "the storage of a study",
+                       .hint = "name the file that describes the study"});
+  }
+  return parse_study(text, file, parameters);
 }
 
 std::vector<Parameter> merge_parameters(std::span<const Parameter> parameters,

@@ -125,7 +125,7 @@ std::vector<track::Picture> draw_parallel(const PlotStudy& study, const PlotOpti
 
 extern constinit const PlotEntry parallel_entry{
     "parallel",
-    "a line for each trial through its parameters, coloured by the result",
+    "a line per trial through its parameters, coloured by its result",
     30,
     &draw_parallel};
 

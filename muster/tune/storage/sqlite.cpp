@@ -39,7 +39,9 @@ Error not_written(const std::filesystem::path& file,
 Error not_a_study(const std::filesystem::path& file, const char* said) {
   return usage_error({.refused = concat(file.string(), " cannot be read as a study"),
                       .rule = said,
-                      .hint = "name a file that `muster tune` or Optuna wrote"});
+                      .hint = file.extension() == ".toml"
+                                  ? "this looks like the study's file: name its storage, STUDY.db"
+                                  : "name a file that `muster tune` or Optuna wrote"});
 }
 
 /// Why the system refused: SQLite keeps it per file, and not always for the connection.

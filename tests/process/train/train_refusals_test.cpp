@@ -101,7 +101,11 @@ TEST(TrainRefuses, WhatAConfigFileSaysWithItsLine) {
            {"[optimizer]\nname = \"sgd\"\nmomentum = \"much\"\n",
             "run.toml:3:1: optimizer sgd parameter \"momentum\": a number is needed"},
            {"[lr-schedule]\nname = \"step\"\nsize = 3\n",
-            "run.toml:3:1: lr schedule step has no parameter \"size\""}}) {
+            "run.toml:3:1: lr schedule step has no parameter \"size\""},
+           {"\ntrain-transform = \"nope\"\n", "run.toml:2:1: unknown transform \"nope\""},
+           {"devices = 2\nstrategy = \"pipeline:schedule=nope\"\n",
+            "run.toml:2:1: unknown pipeline schedule \"nope\""},
+           {"resume = \"nope\"\n", "run.toml:1:1: nothing to resume in"}}) {
     std::ofstream(config) << text;
     const Ending refused = ending({"train", "--config", config, "--data", kTinyData});
     EXPECT_EQ(refused.code, 2);

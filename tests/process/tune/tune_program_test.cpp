@@ -83,6 +83,21 @@ TEST_F(TuneProgram, ASecondTunerOfAStudyIsRefusedAndNamesTheFirst) {
   EXPECT_THAT(first.err(), Not(HasSubstr("error")));
 }
 
+TEST_F(TuneProgram, AStudyThatHasEndedSaysThatNothingWasRun) {
+  const std::string file = study(kReport, 2);
+  EXPECT_THAT(say({"tune", file}).err, Not(HasSubstr("nothing was run")));
+  const Said again = say({"tune", file});
+  EXPECT_EQ(again.code, 0);
+  EXPECT_THAT(again.out, HasSubstr("best loss"));
+  EXPECT_THAT(
+      again.err,
+      HasSubstr("nothing was run: study study had ended before, with 2 trials; --num-samples"));
+  EXPECT_THAT(say({"study", "best", file}).err, HasSubstr("name its storage"));
+  const Said asked = say({"study", "ask", storage()});
+  EXPECT_EQ(asked.code, 2);
+  EXPECT_THAT(asked.err, HasSubstr("name the file that describes the study"));
+}
+
 TEST_F(TuneProgram, AutoSaysAtTheStartWhatItPickedAndStaysThatWhenTheStudyGoesOn) {
   const std::string more = "searcher = \"auto\"";
   const std::string file = study(kReport, 2, more);
