@@ -372,21 +372,16 @@ StudySpec parse_study(std::string_view text,
   try {
     table = toml::parse(text, file.string());
   } catch (const toml::parse_error& error) {
-    throw usage_error({.refused = concat(place_of(file, error.source().begin), ": not valid TOML"),
-                       .rule = std::string(error.description())});
+    throw usage_error(
+        {.refused = concat(place_of(file, error.source().begin), ": not valid TOML"),
+         .rule = std::string(error.description()),
+         .hint = text.starts_with("SQLite") ? "name the file that describes the study" : ""});
   }
   return StudyReader(file, table, parameters).read();
 }
 
 StudySpec read_study_file(const fs::path& file, std::span<const Parameter> parameters) {
-  const std::string text = read_file(file);
-  if (text.starts_with("SQLite format 3")) {
-    throw usage_error({.refused = concat("study file ", file.string()),
-                       .rule = "it is TOML, or a W&B sweep's YAML",
-                       .value = "the storage of a study",
-                       .hint = "name the file that describes the study"});
-  }
-  return parse_study(text, file, parameters);
+  return parse_study(read_file(file), file, parameters);
 }
 
 std::vector<Parameter> merge_parameters(std::span<const Parameter> parameters,
