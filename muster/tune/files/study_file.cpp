@@ -368,16 +368,7 @@ class StudyReader {
 StudySpec parse_study(std::string_view text,
                       const fs::path& file,
                       std::span<const Parameter> parameters) {
-  toml::table table;
-  try {
-    table = toml::parse(text, file.string());
-  } catch (const toml::parse_error& error) {
-    throw usage_error(
-        {.refused = concat(place_of(file, error.source().begin), ": not valid TOML"),
-         .rule = std::string(error.description()),
-         .hint = text.starts_with("SQLite") ? "name the file that describes the study" : ""});
-  }
-  return StudyReader(file, table, parameters).read();
+  return StudyReader(file, parse_toml(text, file), parameters).read();
 }
 
 StudySpec read_study_file(const fs::path& file, std::span<const Parameter> parameters) {

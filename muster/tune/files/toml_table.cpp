@@ -13,6 +13,17 @@ std::string place_of(const std::filesystem::path& file, toml::source_position at
   return concat(file.string(), ':', at.line, ':', at.column);
 }
 
+toml::table parse_toml(std::string_view text, const std::filesystem::path& file) {
+  try {
+    return toml::parse(text, file.string());
+  } catch (const toml::parse_error& error) {
+    const bool is_storage = text.starts_with("SQLite");
+    throw usage_error({.refused = concat(place_of(file, error.source().begin), ": not valid TOML"),
+                       .rule = std::string(error.description()),
+                       .hint = is_storage ? "name the file that describes the study" : ""});
+  }
+}
+
 std::vector<TomlItem> in_order(const toml::table& table) {
   std::vector<TomlItem> items;
   for (const auto& [key, node] : table)

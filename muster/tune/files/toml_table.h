@@ -17,6 +17,9 @@ namespace muster::tune {
 /// "FILE:LINE:COL".
 std::string place_of(const std::filesystem::path& file, toml::source_position at);
 
+/// Throws a usage error with the place of what is no TOML.
+toml::table parse_toml(std::string_view text, const std::filesystem::path& file);
+
 /// An entry of a table.
 struct TomlItem {
   std::string key;
