@@ -41,7 +41,7 @@ class ResumeSweep : public ::testing::Test {
       const fs::path to = folder_.path() / (number % 3 == 0 ? "a" : "b") /
                           (std::to_string(number) + file.extension().string());
       fs::create_directories(to.parent_path());
-      fs::copy_file(test::source_path("tests/golden/images/input" / file), to);
+      fs::copy_file(test::source_path("tests/golden/images/input/" + file.string()), to);
     }
     images_ = transformed(std::make_shared<ImageFolder>(folder_.path()), kDrawnChain);
   }
