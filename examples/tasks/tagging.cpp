@@ -1,6 +1,5 @@
-// What it shows: sequences of unlike lengths. A network says of each token whether it has been seen
-//     before. The dataset pads a batch; padding counts nothing: the loss is the mean over all ranks'
-//     tokens, whoever has how many.
+// What it shows: sequences of unlike lengths. A network says of each token whether it came before. The
+//     dataset pads a batch; padding counts nothing: the loss is the mean over all ranks' tokens.
 // How to run: muster run --nproc-per-node 2 -- build/bin/examples/tagging --output runs/tags
 // Expected output (the last digits depend on the machine):
 //     test loss 0.3503, accuracy 0.8286
@@ -32,9 +31,7 @@ class Tagging final : public mt::Task {
   std::shared_ptr<torch::nn::Module> module() override { return net_.ptr(); }
   std::vector<mt::Metric> metrics() const override { return {{.name = "accuracy"}}; }
   bool has_own_weights() const override { return true; }
-  double weight(const md::Batch& batch) const override {
-    return batch["mask"].sum().item().toDouble();
-  }
+  double weight(const md::Batch& of) const override { return of["mask"].sum().item<double>(); }
   mt::StepResult train_step(const md::Batch& batch, const mt::StepContext&) override {
     const torch::Tensor said = net_->forward(batch["tokens"]).masked_select(batch["mask"]);
     const torch::Tensor truth = batch["target"].masked_select(batch["mask"]);

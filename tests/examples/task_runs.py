@@ -116,6 +116,8 @@ def check_asked(muster, program, run_folder, said, scratch):
 
 
 def main(muster, program, source, *flags):
+    lines = len(pathlib.Path(source).read_text().splitlines())
+    assert lines <= 80, f"{source} has {lines} lines: an example of a task has 80 at most"
     expected = run_example.expected_lines(source)
     with tempfile.TemporaryDirectory() as scratch:
         for ranks in (1, 2):

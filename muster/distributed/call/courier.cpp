@@ -190,7 +190,6 @@ bool Courier::send_first(int to) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return closed_ || !there.sends.empty(); });
   if (closed_) return false;
-  there.under_way = true;
   const MessageHead head = there.sends.front().head;
   const at::Tensor bytes = there.sends.front().bytes;
   lock.unlock();
@@ -203,7 +202,6 @@ bool Courier::send_first(int to) {
     why = lost_words(to, tensor::what_of(std::current_exception()));
   }
   lock.lock();
-  there.under_way = false;
   if (closed_) return false;
   std::vector<Outcome> outcomes;
   if (moved) {
@@ -311,15 +309,13 @@ Courier::Clock::time_point Courier::drop_late(std::vector<Outcome>& outcomes) {
     return true;
   });
   for (int to = 0; to < static_cast<int>(peers_.size()); ++to) {
-    Peer& there = peer(to);
-    const Send* first = there.under_way ? &there.sends.front() : nullptr;
-    std::erase_if(there.sends, [&](Send& send) {
+    for (Send& send :
+         peer(to).sends) {  // who waits for it is told; it stays, as over shared memory
       if (send.work && send.deadline > now) next = std::min(next, send.deadline);
-      if (!send.work || send.deadline > now) return false;
+      if (!send.work || send.deadline > now) continue;
       outcomes.push_back(failed(send, to, late_words(send.timeout)));
       send.work.reset();
-      return &send != first;
-    });
+    }
   }
   return next;
 }

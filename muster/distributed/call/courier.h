@@ -70,7 +70,6 @@ class Courier : public std::enable_shared_from_this<Courier> {
   };
   struct Peer {
     std::deque<Send> sends;
-    bool under_way = false;  // the first of them
     std::deque<Kept> kept;
     std::string no_sends, no_receives;  // why, when its connection is lost
     std::thread sender, receiver;

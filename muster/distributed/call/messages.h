@@ -30,8 +30,8 @@ namespace muster::distributed {
 //               it.
 //   timeout     A receive that fails because its time is over takes nothing: its message, when it
 //               comes, is the next receive's. The tensor may hold part of it. A send whose time is
-//               over before anything of it has left fails and is not made; one that was begun
-//               fails, too, and may still arrive. Neither ends anything but itself.
+//               over before it has left fails for who waits for its work, and stays: it arrives
+//               when it is asked for. Neither ends anything but itself.
 //   ends        A rank that ends in order gives first what it has sent, as long as its timeouts
 //               allow and its receivers live, and what it has sent is received after it has ended.
 //               Who waits for a message that it did not send, or sends to it, is told at once;

@@ -178,6 +178,25 @@ TEST_P(Messages, AReceiveWhoseTimeIsOverTakesNothing) {
 }
 
 // What of it had left goes on its way: a backend may be through with it, or at it, or not begun.
+TEST_P(Messages, WhatWasSentArrivesThoughItsTimeIsOver) {
+  run([](ProcessGroup group) {
+    if (group.world_size() == 1) return;
+    if (group.rank() == 0) {
+      std::vector<Work> sent;
+      for (const float value : {1.0F, 2.0F, 3.0F})
+        sent.push_back(group.send_async(torch::full({kLong}, value), 1, {.timeout = 30ms}));
+      for (const Work& work : sent) error_of([&] { work.wait(); });
+    }
+    group.barrier();
+    if (group.rank() != 1) return;
+    for (const float value : {1.0F, 2.0F, 3.0F}) {
+      torch::Tensor in = torch::zeros({kLong});
+      group.recv(in, 0);
+      EXPECT_TRUE(torch::equal(in, torch::full({kLong}, value))) << value;
+    }
+  });
+}
+
 TEST_P(Messages, ASendWhoseTimeIsOverEndsNothingButItself) {
   run([](ProcessGroup group) {
     if (group.world_size() == 1) return;
