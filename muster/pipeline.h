@@ -2,7 +2,7 @@
 // The room's door for users; within muster/, include what is needed.
 #pragma once
 
-#include "muster/pipeline/draw/gantt_svg.h"
+#include "muster/pipeline/draw/gantt.h"
 #include "muster/pipeline/draw/text_drawing.h"
 #include "muster/pipeline/order/check.h"
 #include "muster/pipeline/order/lower.h"

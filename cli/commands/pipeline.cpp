@@ -7,7 +7,7 @@
 #include "muster/base/file.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
-#include "muster/pipeline/draw/gantt_svg.h"
+#include "muster/pipeline/draw/gantt.h"
 #include "muster/pipeline/draw/text_drawing.h"
 #include "muster/pipeline/schedule/schedule.h"
 #include "muster/pipeline/simulate/simulator.h"
@@ -69,7 +69,8 @@ std::unique_ptr<CLI::App> pipeline_app(PipelineWords& words) {
   program::add_value(
       *app, "--file", words.file, "a schedule as CSV, a line of actions for each rank")
       ->type_name("CSV");
-  program::add_value(*app, "--svg", words.svg, "draw the step as a Gantt chart, too")
+  program::add_value(
+      *app, "--svg", words.svg, "draw the step as a Gantt chart, too; PNG by its ending")
       ->type_name("FILE");
   program::add_value(
       *app, "--until", words.until, "end of the chart's time axis, to compare charts")
@@ -122,6 +123,7 @@ Json to_json(const pipeline::Timeline& timeline, const pipeline::ActionLists& li
 int run_pipeline_command(std::span<const std::string> args, program::Console& console) {
   PipelineWords words;
   if (const auto done = program::parse(*pipeline_app(words), args, console)) return *done;
+  if (!words.svg.empty()) pipeline::check_gantt_file("--svg", words.svg);
   const pipeline::ActionLists lists = lists_of(words);
   const pipeline::Simulator simulator(lists);
   const pipeline::Timeline timeline =
@@ -136,7 +138,8 @@ int run_pipeline_command(std::span<const std::string> args, program::Console& co
   if (!words.svg.empty())
     write_file_atomic(
         words.svg,
-        pipeline::gantt_svg(timeline, {.title = head, .unit = "", .until_s = words.until}));
+        pipeline::gantt_file(
+            timeline, {.title = head, .unit = "", .until_s = words.until}, words.svg));
   if (words.csv || words.json) {
     console.out() << (words.csv ? pipeline::to_csv(lists) : to_json(timeline, lists).dump(2) + "\n")
                   << std::flush;

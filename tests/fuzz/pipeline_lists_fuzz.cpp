@@ -5,7 +5,7 @@
 #include <string>
 
 #include "muster/base/error.h"
-#include "muster/pipeline/draw/gantt_svg.h"
+#include "muster/pipeline/draw/gantt.h"
 #include "muster/pipeline/draw/text_drawing.h"
 #include "muster/pipeline/order/check.h"
 #include "muster/pipeline/order/lower.h"

@@ -42,8 +42,8 @@ void ShmMailbox::complete_outcomes(std::unique_lock<std::mutex>& lock) {
   }
 }
 
-/// Of a rank that is gone all, else what has waited too long. Within a ring order is kept: what was
-/// begun goes on, though nobody waits for it any more.
+/// Of a rank that is gone all. What has waited too long fails, and goes on, though nobody waits for it
+/// any more.
 void ShmMailbox::drop_sends(int to) {
   auto& sends = sends_[static_cast<size_t>(to)];
   if (sends.empty()) return;
@@ -55,7 +55,7 @@ void ShmMailbox::drop_sends(int to) {
       outcomes_.push_back(
           {send.work, text_of(send, gone.empty() ? late_words(send.timeout) : gone)});
     send.work.reset();
-    return !gone.empty() || send.done == 0;
+    return !gone.empty();
   });
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "muster/base/text.h"
+#include "muster/pipeline/draw/gantt.h"
 #include "muster/pipeline/schedule/schedule.h"
 #include "muster/train/replicas/pipeline_strategy.h"
 
@@ -39,11 +40,7 @@ PipelineStrategyOptions pipeline_options(const ParamValues& params, std::string_
                        .value = std::to_string(options.micro_batches)});
   }
   if (options.split != kMeasuredSplit) split_from(options.split, owner);
-  if (std::filesystem::is_directory(options.gantt)) {
-    throw usage_error({.refused = concat(owner, ": gantt"),
-                       .rule = "the drawing is a file, and this is a folder",
-                       .value = options.gantt});
-  }
+  if (!options.gantt.empty()) pipeline::check_gantt_file(concat(owner, ": gantt"), options.gantt);
   return options;
 }
 

@@ -18,7 +18,7 @@
 #include "muster/base/text.h"
 #include "muster/distributed/device_mesh.h"
 #include "muster/parallel/pipeline_ranks/distributed_pipeline.h"
-#include "muster/pipeline/draw/gantt_svg.h"
+#include "muster/pipeline/draw/gantt.h"
 #include "muster/pipeline/schedule/schedule.h"
 #include "muster/train/plan/fit_plan.h"
 #include "muster/train/replicas/batch_pieces.h"
@@ -261,7 +261,8 @@ void PipelineStrategy::draw(const parallel::PipelineStep& step) const {
                                    fixed(100 * step.timeline.bubble(), 1),
                                    " %");
   try {
-    write_file_atomic(options_.gantt, pipeline::gantt_svg(step.timeline, {.title = title}));
+    write_file_atomic(options_.gantt,
+                      pipeline::gantt_file(step.timeline, {.title = title}, options_.gantt));
   } catch (const Error& error) {  // a picture: the run goes on
     if (note_) note_(concat("no drawing of step ", steps_, ": ", error.what()));
   }

@@ -4,11 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "muster/pipeline/draw/gantt_svg.h"
+#include "muster/pipeline/draw/gantt.h"
 #include "muster/pipeline/draw/text_drawing.h"
 #include "muster/pipeline/order/lower.h"
 #include "muster/pipeline/schedule/schedule.h"
 #include "muster/pipeline/simulate/simulator.h"
+
+#include "tests/support/error_of.h"
+#include "tests/support/folder.h"
 
 namespace muster::pipeline {
 namespace {
@@ -114,8 +117,8 @@ TEST(PipelineGantt, HasABarForEachActionATitleAnAxisAndALegend) {
   const std::string svg =
       gantt_svg(unit_step("zb1p", {4, 4, 8}), {.title = "ZB1P <4 ranks>", .unit = "F"});
   EXPECT_THAT(svg, StartsWith("<svg xmlns="));
-  EXPECT_EQ(count_of(svg, "class=\"bar "), 4u * 8 * 3);
-  EXPECT_EQ(count_of(svg, "class=\"lane\""), 4u);
+  EXPECT_EQ(count_of(svg, "data-item="), 4u * 8 * 3);
+  EXPECT_EQ(count_of(svg, ">rank "), 4u);
   EXPECT_THAT(svg, HasSubstr("ZB1P &lt;4 ranks&gt;"));
   EXPECT_THAT(svg, HasSubstr("time (F)"));
   for (const char* kind : {">forward<", ">backward, input<", ">backward, weights<"})
@@ -124,6 +127,17 @@ TEST(PipelineGantt, HasABarForEachActionATitleAnAxisAndALegend) {
   EXPECT_THAT(svg, Not(HasSubstr("paler")));
   EXPECT_THAT(gantt_svg(unit_step("zbv", {4, 2, 3}), {}), HasSubstr("paler: a rank&#39;s later"));
   EXPECT_THAT(svg, HasSubstr("<title>forward of stage 3, micro-batch 0 (3F0): 3 to 4 F</title>"));
+}
+
+TEST(PipelineGantt, IsAPngWhereTheFileSaysSo) {
+  const Timeline timeline = unit_step("1f1b", {3, 3, 6});
+  EXPECT_THAT(gantt_file(timeline, {.title = "as PNG"}, "a/step.png"), StartsWith("\x89PNG"));
+  EXPECT_EQ(gantt_file(timeline, {.title = "a"}, "step.svg"), gantt_svg(timeline, {.title = "a"}));
+  const test::Folder folder;
+  check_gantt_file("--svg", folder.path() / "new.png");
+  for (const auto& refused : {folder.path() / "step.pdf", folder.path() / "step", folder.path()})
+    EXPECT_THAT(test::error_of([&] { check_gantt_file("--svg", refused); }), StartsWith("--svg: "))
+        << refused;
 }
 
 TEST(PipelineGantt, ShowsShortStepsInTheUnitThatSuits) {
