@@ -46,8 +46,7 @@ Start data_of(const FitPlan& plan) {
           concat(plan.train_samples,
                  " samples (fingerprint ",
                  plan.train_fingerprint,
-                 ", to test ",
-                 plan.test_fingerprint,
+                 plan.test_fingerprint.empty() ? "" : ", to test " + plan.test_fingerprint,
                  ")")};
 }
 

@@ -146,10 +146,18 @@ void check_task_on_ranks(Task& task, const distributed::ProcessGroup& group) {
 
 void check_batches_on_ranks(const data::Dataset& train, const distributed::ProcessGroup& group) {
   if (group.world_size() == 1) return;
+  const data::DataSpec spec = train.spec();
+  // Of samples that may be of any length each rank may have read others.
+  const bool is_one_size = !spec.is_tokens() && !spec.sample_shape.empty() && spec.has_size();
   std::vector<std::string> tensors;
-  for (const auto& [name, tensor] : stand_in_batch(train).tensors)
+  for (const auto& [name, tensor] : stand_in_batch(train).tensors) {
+    const bool has_size = is_one_size && name == "data";
     tensors.push_back(concat(
-        name, ' ', c10::toString(tensor.scalar_type()), " of ", tensor.dim(), " dimensions"));
+        name,
+        ' ',
+        c10::toString(tensor.scalar_type()),
+        has_size ? concat(' ', tensor.sizes()) : concat(" of ", tensor.dim(), " dimensions")));
+  }
   const std::vector<std::string> all = group.all_gather_text(join(tensors, ", "));
   for (size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
