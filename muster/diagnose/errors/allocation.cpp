@@ -48,6 +48,12 @@ bool is_absurd(std::string_view line) {
   return bytes && *bytes >= kAbsurd;
 }
 
+/// A line of Python's own, and not the end of another name (OutOfMemoryError).
+bool is_memory_error(std::string_view line) {
+  const size_t at = line.find("MemoryError");
+  return (at == 0 || (at != line.npos && line[at - 1] == ' ')) && line.find("CUDA") == line.npos;
+}
+
 constexpr Pattern kOutOfMemory[] = {{"CUDA out of memory"},
                                     {"torch*OutOfMemoryError"},
                                     {"c10*OutOfMemoryError"},
@@ -68,7 +74,18 @@ constexpr Pattern kOutOfMemory[] = {{"CUDA out of memory"},
                                     {"out of memory in the first step"},
                                     {"is out of memory at the start"},
                                     {"is out of memory after step"},
-                                    {"a batch size that fits: not even"}};
+                                    {"a batch size that fits: not even"},
+                                    {"CUDA driver error: out of memory"},
+                                    {"OOM when allocating tensor"},
+                                    {"RESOURCE_EXHAUSTED: Out of memory"},
+                                    {"Failed to allocate memory for requested buffer of size"},
+                                    {"NPU out of memory"},
+                                    {"MUSA out of memory"},
+                                    {"out_of_memory: CUDA error"},
+                                    {"not enough GPU video memory"},
+                                    {"CUDA runtime error: out of memory"},
+                                    {"HIP error: out of memory"},
+                                    {"error=2 : out of memory"}};
 constexpr Cause kOutOfMemoryCauses[] = {
     {.why = "The request alone is larger than the device.",
      .step =
@@ -139,8 +156,20 @@ constexpr Pattern kHostMemory[] = {{"DefaultCPUAllocator: can't allocate memory"
                                    {"[Errno 12] Cannot allocate memory"},
                                    {"unable to mmap*Cannot allocate memory"},
                                    {"fork: Cannot allocate memory"},
-                                   {"MemoryError: Unable to allocate"}};
+                                   {"MemoryError: Unable to allocate"},
+                                   {"MemoryError", is_memory_error},
+                                   {"enforce fail at alloc_cpu.cpp"},
+                                   {"enforce fail at CPUAllocator.cpp"},
+                                   {"Cannot allocate memory"},
+                                   {"ArrayMemoryError"},
+                                   {"virtual memory exhausted"},
+                                   {"paging file is too small"},
+                                   {"Couldn't open shared file mapping*1455"},
+                                   {"cudaHostAlloc*out of memory"}};
 constexpr Cause kHostMemoryCauses[] = {
+    {.why = "Windows has no more memory to promise: its paging file is too small.",
+     .step = "Make the paging file larger, or start fewer loader workers.",
+     .when = "1455"},
     {.why = "The size is absurd (more than 1 TiB): a shape that overflowed, a negative number "
             "read as a large one, or a product of two dimensions that should have been a sum.",
      .step = "Print the shapes in front of the failing operation.",

@@ -8,7 +8,19 @@ constexpr Pattern kTooOld[] = {{"driver version is insufficient"},
                                {"NVIDIA driver on your system is too old"},
                                {"forward compatibility was attempted on non supported HW"},
                                {"CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE"},
-                               {"cudaErrorInsufficientDriver"}};
+                               {"cudaErrorInsufficientDriver"},
+                               {"unsupported display driver / cuda driver combination"},
+                               {"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"},
+                               {"cudaErrorSystemDriverMismatch"},
+                               {"cudaErrorCompatNotSupportedOnDevice"},
+                               {"PTX was compiled with an unsupported toolchain"},
+                               {"CUDA_ERROR_UNSUPPORTED_PTX_VERSION"},
+                               {"cudaErrorUnsupportedPtxVersion"},
+                               {"nvidia-container-cli: requirement error"},
+                               {"unsatisfied condition: cuda"},
+                               {"unsatisfied condition: driver"},
+                               {"cudaErrorCallRequiresNewerDriver"},
+                               {"API call is not supported in the installed CUDA driver"}};
 constexpr Cause kTooOldCauses[] = {
     {.why = "A library for forward compatibility (cuda-compat) is loaded on a card that does not "
             "know it, or beside a driver that is too old.",
@@ -40,7 +52,11 @@ constexpr Cause kFabricCauses[] = {
 constexpr Pattern kBusy[] = {{"CUDA-capable devices are busy or unavailable"},
                              {"CUDA-capable device(s) is/are busy or unavailable"},
                              {"cudaErrorDevicesUnavailable"},
-                             {"cudaErrorDeviceUnavailable"}};
+                             {"cudaErrorDeviceUnavailable"},
+                             {"CUDA_ERROR_DEVICE_UNAVAILABLE"},
+                             {"exclusive-thread device already in use"},
+                             {"cudaErrorDeviceAlreadyInUse"},
+                             {"CUDA error: device already in use"}};
 constexpr Cause kBusyCauses[] = {
     {.why =
          "The device lets one process in at a time (compute mode Exclusive_Process), and another "
@@ -51,7 +67,12 @@ constexpr Cause kBusyCauses[] = {
 
 constexpr Pattern kFork[] = {{"Cannot re-initialize CUDA in forked subprocess"},
                              {"CUDA error: initialization error"},
-                             {"cuda runtime error (3) : initialization error"}};
+                             {"cuda runtime error (3) : initialization error"},
+                             {"cudaErrorInitializationError"},
+                             {"CUDA driver error: initialization error"},
+                             {"error=3 : initialization error"},
+                             {"CUDA_ERROR_NOT_INITIALIZED"},
+                             {"CUDA*: initialization error"}};
 constexpr Cause kForkCauses[] = {
     {.why = "The process was forked from one that used CUDA already; CUDA does not survive a fork.",
      .step = "Start workers before the first use of CUDA, or by spawn or exec. Loaders should make "
@@ -63,7 +84,18 @@ constexpr Pattern kFault[] = {{"uncorrectable ECC error"},
                               {"fallen off the bus"},
                               {"NVRM: Xid"},
                               {"Uncorrectable NVLink error"},
-                              {"uncorrectable NVLink"}};
+                              {"uncorrectable NVLink"},
+                              {"cudaErrorECCUncorrectable"},
+                              {"CUDA_ERROR_NVLINK_UNCORRECTABLE"},
+                              {"cudaErrorNvlinkUncorrectable"},
+                              {"hardware stack error"},
+                              {"CUDA_ERROR_HARDWARE_STACK_ERROR"},
+                              {"cudaErrorHardwareStackError"},
+                              {"RmInitAdapter failed"},
+                              {"Unable to determine the device handle for GPU"},
+                              {"cudaErrorContained"},
+                              {"CUDA_ERROR_CONTAINED"},
+                              {"GPU requires reset"}};
 constexpr Cause kFaultCauses[] = {
     {.why = "The card fell off the bus: power, heat, a riser or the card itself.",
      .step = "Take the machine out of use and reboot it; see temperatures and power in `nvidia-smi "
@@ -98,8 +130,38 @@ constexpr Pattern kNoDevice[] = {{"no CUDA-capable device is detected"},
                                  {"couldn't communicate with the NVIDIA driver"},
                                  {"NVIDIA-SMI has failed"},
                                  {"could not select device driver*gpu"},
-                                 {"Attempting to deserialize object on a CUDA device"}};
+                                 {"Attempting to deserialize object on a CUDA device"},
+                                 {"CUDA_ERROR_INVALID_DEVICE"},
+                                 {"cudaErrorInvalidDevice"},
+                                 {"Failed to initialize NVML: Unknown Error"},
+                                 {"NVML: Driver Not Loaded"},
+                                 {"nvml error: driver not loaded"},
+                                 {"No devices were found"},
+                                 {"NVML Shared Library Not Found"},
+                                 {"load library failed: libnvidia-ml.so"},
+                                 {"only supported with GPUs, no GPUs found"},
+                                 {"CUDA_ERROR_STUB_LIBRARY"},
+                                 {"cudaErrorStubLibrary"},
+                                 {"CUDA driver is a stub library"},
+                                 {"cuda runtime error (38)"},
+                                 {"cuda runtime error (10)"},
+                                 {"no NVIDIA GPU*detected"},
+                                 {"No HIP GPUs are available"},
+                                 {"GPU access blocked by the operating system"},
+                                 {"Cannot access accelerator device when none is available"},
+                                 {"device >= 0 && device < num_gpus"},
+                                 {"device_index < num_devices"},
+                                 {"Invalid device id"},
+                                 {"Invalid CUDA 'device="}};
 constexpr Cause kNoDeviceCauses[] = {
+    {.why = "The container has lost its devices: systemd took the rights away when it read its "
+            "units again.",
+     .step = "Start the container anew; pass the devices by name (--device /dev/nvidia0 …), or "
+             "let docker use cgroupfs.",
+     .when = "Failed to initialize NVML: Unknown Error"},
+    {.why = "A library for building without a driver (a stub) is loaded instead of the driver's.",
+     .step = "Take the folder `stubs` off LD_LIBRARY_PATH and rpath.",
+     .when = "stub"},
     {.why = "A device was named that is not there: fewer are visible than there are ranks, or the "
             "number "
             "is one of before CUDA_VISIBLE_DEVICES.",

@@ -10,7 +10,10 @@ constexpr Pattern kAssert[] = {{"device-side assert triggered"},
                                {"block: [*thread: [*Assertion*failed"},
                                {"Assertion `srcIndex < srcSelectDimSize`"},
                                {"Assertion*index out of bounds"},
-                               {"block: [*Assertion `"}};
+                               {"block: [*Assertion `"},
+                               {"hipErrorAssert"},
+                               {"Device-side assertion"},
+                               {"Assertion `t >= 0 && t < n_classes"}};
 constexpr Cause kAssertCauses[] = {
     {.why = "A label is outside 0 … classes-1 (the loss checks it: t >= 0 && t < n_classes).",
      .step = "Compare the smallest and largest label with the width of the last layer, and what is "
@@ -41,7 +44,24 @@ constexpr Cause kAssertCauses[] = {
 
 constexpr Pattern kIllegal[] = {{"illegal memory access was encountered"},
                                 {"cudaErrorIllegalAddress"},
-                                {"CUDA_ERROR_ILLEGAL_ADDRESS"}};
+                                {"CUDA_ERROR_ILLEGAL_ADDRESS"},
+                                {"invalid program counter"},
+                                {"CUDA_ERROR_INVALID_PC"},
+                                {"cudaErrorInvalidPc"},
+                                {"not supported on global/shared address space"},
+                                {"cudaErrorInvalidAddressSpace"},
+                                {"CUDA_ERROR_INVALID_ADDRESS_SPACE"},
+                                {"an illegal instruction was encountered"},
+                                {"cudaErrorIllegalInstruction"},
+                                {"CUDA_ERROR_ILLEGAL_INSTRUCTION"},
+                                {"Memory access fault by GPU node"},
+                                {"Warp Illegal Address"},
+                                {"Warp Out-of-range Address"},
+                                {"hipErrorIllegalAddress"},
+                                {"Invalid __global__ read of size"},
+                                {"Invalid __global__ write of size"},
+                                {"Invalid __shared__ read of size"},
+                                {"Invalid __shared__ write of size"}};
 constexpr Cause kIllegalCauses[] = {
     {.why = "A kernel touched memory that is not its own: a custom kernel or extension built for "
             "another LibTorch, a tensor freed while another stream used it, a 32-bit index in a "
@@ -54,7 +74,12 @@ constexpr Pattern kMisaligned[] = {{"misaligned address"},
                                    {"CUDA_ERROR_MISALIGNED_ADDRESS"},
                                    {"unspecified launch failure"},
                                    {"CUDA_ERROR_LAUNCH_FAILED"},
-                                   {"cudaErrorLaunchFailure"}};
+                                   {"cudaErrorLaunchFailure"},
+                                   {"cudaErrorMisalignedAddress"},
+                                   {"the launch timed out and was terminated"},
+                                   {"CUDA_ERROR_LAUNCH_TIMEOUT"},
+                                   {"cudaErrorLaunchTimeout"},
+                                   {"hipErrorLaunchFailure"}};
 constexpr Cause kMisalignedCauses[] = {
     {.why = "A kernel ended abnormally. This can be a wild access, a launch that ran into the "
             "display's time limit, or failing hardware.",
@@ -70,7 +95,28 @@ constexpr Pattern kNoKernel[] = {{"no kernel image is available"},
                                  {"is not compatible with the current PyTorch installation"},
                                  {"CUDA_ERROR_NO_BINARY_FOR_GPU"},
                                  {"cudaErrorNoKernelImageForDevice"},
-                                 {"device kernel image is invalid"}};
+                                 {"device kernel image is invalid"},
+                                 {"invalid device function"},
+                                 {"cudaErrorInvalidDeviceFunction"},
+                                 {"a PTX JIT compilation failed"},
+                                 {"cudaErrorInvalidPtx"},
+                                 {"CUDA_ERROR_INVALID_PTX"},
+                                 {"CUDA_ERROR_INVALID_IMAGE"},
+                                 {"CUDA_ERROR_INVALID_SOURCE"},
+                                 {"cudaErrorInvalidKernelImage"},
+                                 {"invalid value for --gpu-architecture"},
+                                 {"Unsupported gpu architecture"},
+                                 {"is not defined for option 'gpu-name'"},
+                                 {"only supports Ampere GPUs or newer"},
+                                 {"only supported on GPUs with compute capability of at least"},
+                                 {"CUDNN_STATUS_ARCH_MISMATCH"},
+                                 {"hipErrorNoBinaryForGpu"},
+                                 {"hipErrorInvalidDeviceFunction"},
+                                 {"TensileLibrary*No such file"},
+                                 {"Cannot read*TensileLibrary"},
+                                 {"PyTorch no longer supports this GPU"},
+                                 {"minimum cuda capability supported"},
+                                 {"cuda capability supported by this version"}};
 constexpr Cause kNoKernelCauses[] = {
     {.why =
          "The binary has no code for this device: LibTorch, or an extension, was built for other "
@@ -82,7 +128,17 @@ constexpr Cause kNoKernelCauses[] = {
 constexpr Pattern kLaunch[] = {{"invalid configuration argument"},
                                {"cudaErrorInvalidConfiguration"},
                                {"too many resources requested for launch"},
-                               {"CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"}};
+                               {"CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"},
+                               {"cudaErrorLaunchOutOfResources"},
+                               {"too many blocks in cooperative launch"},
+                               {"cudaErrorCooperativeLaunchTooLarge"},
+                               {"OutOfResources: out of resource"},
+                               {"out of resource: shared memory"},
+                               {"uses too much shared data"},
+                               {"canUse32BitIndexMath"},
+                               {"must fit into 32-bit index math"},
+                               {"numel needs to be smaller than int32_t max"},
+                               {"hipErrorInvalidConfiguration"}};
 constexpr Cause kLaunchCauses[] = {
     {.why = "A kernel uses more registers or shared memory than a block of this device has.",
      .step = "Build the extension for this device, with fewer threads per block or launch bounds.",

@@ -7,7 +7,8 @@ namespace {
 constexpr Pattern kUnused[] = {{"Expected to have finished reduction in the prior iteration"},
                                {"parameters that were not used in producing"},
                                {"Expected to mark a variable ready only once"},
-                               {"Parameter at index*has been marked as ready twice"}};
+                               {"Parameter at index*has been marked as ready twice"},
+                               {"doesn't have any parameters that require a gradient"}};
 constexpr Cause kUnusedCauses[] = {
     {.why = "A parameter takes part twice in one backward: it is shared by two passes, or "
             "recomputed by activation checkpointing.",
@@ -35,7 +36,11 @@ constexpr Cause kTwiceCauses[] = {
      .step = "detach() what is carried from step to step, and compute the loss anew before each "
              "backward. retain_graph only hides it, and costs memory."}};
 
-constexpr Pattern kInplace[] = {{"modified by an inplace operation"}};
+constexpr Pattern kInplace[] = {{"modified by an inplace operation"},
+                                {"a leaf Variable that requires grad"},
+                                {"a view of a leaf Variable"},
+                                {"is a view and is being modified inplace"},
+                                {"is a view of a leaf*in-place"}};
 constexpr Cause kInplaceCauses[] = {
     {.why =
          "A tensor that backward needs was changed after it had been used: `+=`, relu_, an index "
@@ -51,7 +56,27 @@ constexpr Pattern kDtype[] = {{"expected scalar type*but found"},
                               {"to have the same dtype, but got"},
                               {"Found dtype*but expected"},
                               {"not implemented for 'Half'"},
-                              {"Attempting to unscale FP16 gradients"}};
+                              {"Attempting to unscale FP16 gradients"},
+                              {"not implemented for '"},
+                              {"Expected object of scalar type"},
+                              {"expected dtype*but got dtype"},
+                              {"to have one of the following scalar types"},
+                              {"can't be cast to the desired output type"},
+                              {"to have the same dtype"},
+                              {"Only Tensors of floating point"},
+                              {"value cannot be converted to type"},
+                              {"and bias type*should be the same"},
+                              {"tensors used as indices must be"},
+                              {"source and destination dtypes match"},
+                              {"to be equal to src.dtype"},
+                              {"Expected floating point type"},
+                              {"Expected dtype"},
+                              {"expected*to have dtype"},
+                              {"expected scalar type"},
+                              {"Expected a floating point"},
+                              {"dtypes to be the same"},
+                              {"only supports floating-point dtypes"},
+                              {"input dtype should be either floating point or complex"}};
 constexpr Cause kDtypeCauses[] = {
     {.why = "Input and weights lie on different devices or have different types.",
      .step = "Move both with to(device, dtype) in the same place.",
@@ -71,7 +96,26 @@ constexpr Pattern kDevice[] = {{"Expected all tensors to be on the same device"}
                                {"Input type (torch.cuda*and weight type (torch.FloatTensor"},
                                {"tensors on different devices"},
                                {"pointer resides on host memory and is not registered"},
-                               {"indices should be either on cpu or on the same device"}};
+                               {"indices should be either on cpu or on the same device"},
+                               {"Expected object of backend"},
+                               {"to have the same device as"},
+                               {"different from other tensors on"},
+                               {"is on CPU, but expected it to be on GPU"},
+                               {"is on CPU, but expected"},
+                               {"must be on the current device"},
+                               {"tensors are not at the same device"},
+                               {"arguments are located on different GPUs"},
+                               {"but found one of them on device"},
+                               {"device type for generator but found"},
+                               {"device type tensor to numpy"},
+                               {"must be on the same device"},
+                               {"to be on the same device"},
+                               {"found at least two devices"},
+                               {"Expected object of device type"},
+                               {"should be on the same device"},
+                               {"all on the same device"},
+                               {"Input type (CUDA*and weight type (CPU*should be the same"},
+                               {"Input type (CPU*and weight type (CUDA*should be the same"}};
 constexpr Cause kDeviceCauses[] = {
     {.why = "A tensor was made over memory of the host, and says that it is on a device (from_blob "
             "with "
@@ -87,7 +131,15 @@ constexpr Pattern kIndex[] = {{"index out of range in self"},
                               {"Target*is out of bounds"},
                               {"index*is out of bounds for dimension*with size"},
                               {"Class values must be"},
-                              {"all elements of target should be between 0 and 1"}};
+                              {"all elements of target should be between 0 and 1"},
+                              {"index out of range in"},
+                              {"out of bounds for dimension"},
+                              {"out of range for tensor of size"},
+                              {"exceeds dimension size"},
+                              {"elements of input should be between 0 and 1"},
+                              {"Assertion `cur_target >= 0"},
+                              {"index*out of bounds with size"},
+                              {"is out of bounds for axis"}};
 constexpr Cause kIndexCauses[] = {
     {.why = "A label is outside 0 … classes-1.",
      .step = "Compare the smallest and largest label with the width of the last layer.",
@@ -108,7 +160,46 @@ constexpr Pattern kShapes[] = {{"shapes cannot be multiplied"},
                                {"is invalid for input of size"},
                                {"Sizes of tensors must match except in dimension"},
                                {"Expected more than 1 value per channel when training"},
-                               {"input.size(-1) must be equal to input_size"}};
+                               {"input.size(-1) must be equal to input_size"},
+                               {"must match the existing size"},
+                               {"must match mat2 dim"},
+                               {"dimensional input, got"},
+                               {"dimensional input for"},
+                               {"D (unbatched) or"},
+                               {"D input (got"},
+                               {"Kernel size can't be greater than actual input size"},
+                               {"Calculated padded input size per channel"},
+                               {"Output size is too small"},
+                               {"to match target batch_size"},
+                               {"input and target shapes do not match"},
+                               {"different to the input size"},
+                               {"to have*channels, but got"},
+                               {"size mismatch"},
+                               {"Expected size for first two dimensions of batch2"},
+                               {"stack expects each tensor to be equal size"},
+                               {"view size is not compatible"},
+                               {"expanded size of the tensor"},
+                               {"inconsistent tensor size"},
+                               {"non-singleton dimension"},
+                               {"Given normalized_shape="},
+                               {"running_mean should contain"},
+                               {"weight should have at least"},
+                               {"only batches of spatial targets supported"},
+                               {"multi-target not supported"},
+                               {"must have same number of dimensions"},
+                               {"doesn't match the broadcast shape"},
+                               {"number of dims don't match in permute"},
+                               {"expected a non-empty list of Tensors"},
+                               {"with negative dimension"},
+                               {"cannot reshape tensor of 0 elements"},
+                               {"Dimension out of range (expected to be in range"},
+                               {"Boolean value of Tensor with more than one value"},
+                               {"does not match the shape of the indexed tensor"},
+                               {"a Tensor with*elements cannot be converted to Scalar"},
+                               {"dimension specified as*but tensor has no dimensions"},
+                               {"shape mismatch:"},
+                               {"einsum():"},
+                               {"tensors must be 2-D"}};
 constexpr Cause kShapesCauses[] = {
     {.why = "The checkpoint is of another model: other widths or another number of classes.",
      .step = "Build the model with the options that it was saved with, or leave the layer out when "
@@ -121,6 +212,64 @@ constexpr Cause kShapesCauses[] = {
      .step =
          "Print the shape in front of the layer that fails: the size of the image, the flattened "
          "features, or a channel too many are usual."}};
+
+constexpr Pattern kNan[] = {{"nan values in its 0th output"},
+                            {"nan values in its 1th output"},
+                            {"nan values in its"},
+                            {"probability tensor contains either"},
+                            {"oss is nan, stopping"},
+                            {"Loss became infinite or NaN"},
+                            {"loss is NaN"},
+                            {"non-finite loss"},
+                            {"found NaN in loss"},
+                            {"Loss is infinite or NaN"},
+                            {"loss has become NaN"},
+                            {"loss diverged"},
+                            {"contains NaN or infinity"},
+                            {"Current loss scale already at minimum"},
+                            {"Minimum loss scale reached"},
+                            {"Detected NaN"},
+                            {"input contains NaN"},
+                            {"The total norm of order*is non-finite"},
+                            {"was found non-finite"}};
+constexpr Cause kNan[] = {
+    {.why = "Sampling met probabilities that are negative, infinite or NaN.",
+     .step = "Find the first NaN in what comes before; draw from logits in float32.",
+     .when = "probability tensor"},
+    {.why = "In 16 bits a value became too large, again and again, until the loss scale had "
+            "nowhere to go.",
+     .step = "Use bfloat16, a lower learning rate, or float32 where sums are long (losses, norms, "
+             "softmax).",
+     .when = "loss scale"},
+    {.why = "A value became infinite or NaN: a learning rate that is too high, a division or "
+            "logarithm of zero, a bad sample, or an overflow in 16 bits.",
+     .step = "Find the first operation that makes it (anomaly mode, or a check after each layer); "
+             "look at that batch; clip gradients, warm the learning rate up, add an epsilon under "
+             "logarithms, roots and divisions."}};
+
+constexpr Pattern kNoGrad[] = {{"does not require grad and does not have a grad_fn"},
+                               {"appears to not have been used in the graph"},
+                               {"grad can be implicitly created only for scalar outputs"},
+                               {"optimizer got an empty parameter list"},
+                               {"can't optimize a non-leaf Tensor"},
+                               {"can't optimize a non-leaf"},
+                               {"cannot register a hook on a tensor that doesn't require gradient"},
+                               {"can't call numpy() on Tensor that requires grad"},
+                               {"No inf checks were recorded for this optimizer"},
+                               {"One of the differentiated Tensors does not require grad"}};
+constexpr Cause kNoGrad[] = {
+    {.why = "backward starts from a tensor with more than one element.",
+     .step = "Take the mean or the sum first, or give backward a gradient of that shape.",
+     .when = "scalar outputs"},
+    {.why = "The optimizer was given what is no parameter of a leaf: none at all, or the result of "
+            "an operation (to(device) on a parameter is one).",
+     .step = "Move the module first, and give the optimizer module.parameters() after that.",
+     .when = "optimi"},
+    {.why = "The loss has no way back to a parameter: computed under NoGradGuard, through item(), "
+            "detach() or a conversion, from inputs alone, or all parameters are frozen.",
+     .step = "Print requires_grad of what goes into the loss, from its end backwards: the step "
+             "where it turns false is the one. With re-entrant checkpointing one input must "
+             "require a gradient."}};
 
 constexpr ErrorRow kTensorRows[] = {
     {.number = 36,
@@ -185,6 +334,24 @@ constexpr ErrorRow kTensorRows[] = {
      .causes = kDeviceCauses,
      .checks = "",
      .confirm = "members of the module against what is registered",
+     .source = ""},
+    {.number = 66,
+     .name = "not-a-number",
+     .title = "a value is NaN or infinite",
+     .depth = Depth::kCause,
+     .patterns = kNan,
+     .causes = kNanCauses,
+     .checks = "",
+     .confirm = "the first operation whose result is not finite",
+     .source = ""},
+    {.number = 67,
+     .name = "no-gradient",
+     .title = "there is no gradient to compute",
+     .depth = Depth::kCause,
+     .patterns = kNoGrad,
+     .causes = kNoGradCauses,
+     .checks = "",
+     .confirm = "requires_grad along the way from the loss to a parameter",
      .source = ""}};
 
 }  // namespace
