@@ -115,15 +115,19 @@ bool is_warning_line(std::string_view line) {
   const std::string_view text = line.substr(line_prefix(line).length);
   if (text.starts_with("[W") && text.size() > 2 && (text[2] == ' ' || is_digit(text[2])))
     return true;
+  if (text.starts_with("-- ")) return true;  // what CMake looks for and does without
   if (text.size() > 4 && text[0] == 'W' && std::all_of(&text[1], &text[5], is_digit)) return true;
-  constexpr std::array<std::string_view, 7> kWords{"WARNING",
-                                                   "UserWarning:",
-                                                   "FutureWarning:",
-                                                   "RuntimeWarning:",
-                                                   "Warning:",
-                                                   "[WARN",
-                                                   // memory::Guard, which has mended it
-                                                   "the step is made again"};
+  constexpr std::array<std::string_view, 10> kWords{"WARNING",
+                                                    " WARN ",
+                                                    ": W tensorflow/",
+                                                    "NCCL INFO",
+                                                    "UserWarning:",
+                                                    "FutureWarning:",
+                                                    "RuntimeWarning:",
+                                                    "Warning:",
+                                                    "[WARN",
+                                                    // memory::Guard, which has mended it
+                                                    "the step is made again"};
   return std::ranges::any_of(
       kWords, [&](std::string_view word) { return text.find(word) != std::string_view::npos; });
 }

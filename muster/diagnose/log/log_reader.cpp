@@ -221,6 +221,14 @@ void LogReader::begin(std::string source, std::optional<int64_t> rank) {
 void LogReader::read(std::string_view bytes) {
   State& state = *state_;
   state.bytes += static_cast<int64_t>(bytes.size());
+  // A zero byte is half a letter of UTF-16 (PowerShell writes logs so), or a hole where a log that
+  // somebody held open was cut. Letters of ASCII are what is left.
+  std::string without_zeros;
+  if (bytes.find('\0') != std::string_view::npos) {
+    without_zeros = bytes;
+    std::erase(without_zeros, '\0');
+    bytes = without_zeros;
+  }
   while (!bytes.empty()) {
     const size_t stop = bytes.find_first_of("\n\r");
     const size_t room = kMostLineBytes - std::min(kMostLineBytes, state.pending.size());

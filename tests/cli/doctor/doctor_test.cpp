@@ -73,6 +73,30 @@ TEST_F(Doctor, ReadsTheLogsOfAllRanksInAFolder) {
   EXPECT_EQ(parse_json(muster.out(), "stdout").at("findings").at(0).at("ranks"), Json::array({1}));
 }
 
+TEST_F(Doctor, ReadsSlurmsLogsOfAFolderAndPassesOverWhatIsNoText) {
+  write_file_atomic(folder_.path() / "slurm-12.out", "std::bad_alloc\n");
+  write_file_atomic(folder_.path() / "a.out",
+                    "\x7f"
+                    "ELF CUDA out of memory\n");
+  Launched muster({"doctor", "--no-checks", "--json", folder_.path().string()});
+  EXPECT_EQ(muster.wait().code, 0);
+  EXPECT_EQ(parse_json(muster.out(), "stdout").at("first_cause"), "bad-alloc");
+}
+
+TEST_F(Doctor, SaysWhatAFileIsThatIsNoLog) {
+  for (const auto& [bytes, says] : std::vector<std::pair<std::string, std::string>>{
+           {"\x1f\x8b\x08", "zcat FILE | muster doctor -"},
+           {"\x7f"
+            "ELF\x02",
+            "muster doctor --program FILE"},
+           {"PK\x03\x04", "ZIP archive"}}) {
+    Launched muster({"doctor", log(bytes)});
+    EXPECT_EQ(muster.wait().code, 2);
+    EXPECT_THAT(muster.err(), HasSubstr("is no log"));
+    EXPECT_THAT(muster.err(), HasSubstr(says));
+  }
+}
+
 TEST_F(Doctor, RunsAProgramPassesItsOutputOnAndExplainsItsEnd) {
   Launched muster({"doctor", "--", "sh", "-c", "echo out; echo err >&2; kill -KILL $$"});
   EXPECT_EQ(muster.wait().code, 137);

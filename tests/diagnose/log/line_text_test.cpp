@@ -36,6 +36,10 @@ TEST(LineText, WarningsSayThatTheyAreWarnings) {
   EXPECT_TRUE(is_warning_line("[rank0]:[W1206 18:44:12 x.cpp:1] text"));
   EXPECT_TRUE(is_warning_line("W0522 22:44:21.175000 2029917 run.py:766] text"));
   EXPECT_TRUE(is_warning_line("a.py:52: UserWarning: text"));
+  EXPECT_TRUE(is_warning_line("-- Could NOT find CUDA"));
+  EXPECT_TRUE(is_warning_line("host:1:2 [0] NCCL INFO NET/Plugin : Plugin load returned 2"));
+  EXPECT_FALSE(
+      is_warning_line("host:1:2 [0] misc/socket.cc:5 NCCL WARN Net : Call to recv failed"));
   EXPECT_FALSE(is_warning_line("[E socket.cpp:435] [c10d] The server"));
   EXPECT_FALSE(is_warning_line("RuntimeError: Address already in use"));
 }

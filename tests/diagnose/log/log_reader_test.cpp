@@ -169,6 +169,18 @@ TEST(LogReader, FindsTheSameWhereverBytesAreCut) {
   }
 }
 
+TEST(LogReader, ALogOfTwoBytesPerLetterIsReadLikeAnother) {
+  std::string wide = "\xff\xfe";
+  for (const char letter : std::string_view("one\r\nOSError: [Errno 24] Too many open files\r\n")) {
+    wide += letter;
+    wide += '\0';
+  }
+  const LogDiagnosis diagnosis = classify(wide);
+  EXPECT_EQ(first_of(diagnosis), "too-many-open-files");
+  EXPECT_EQ(diagnosis.first_cause()->evidence[0].line, 2);
+  EXPECT_EQ(diagnosis.lines, 2);
+}
+
 TEST(LogReader, ALineOfAnyLengthIsReadToItsEnd) {
   for (const size_t before : {65000U, 65530U, 65536U, 200000U}) {
     std::string line(before, 'x');
