@@ -12,7 +12,6 @@ constexpr Pattern kAssert[] = {{"device-side assert triggered"},
                                {"Assertion*index out of bounds"},
                                {"block: [*Assertion `"},
                                {"hipErrorAssert"},
-                               {"Device-side assertion"},
                                {"Assertion `t >= 0 && t < n_classes"}};
 constexpr Cause kAssertCauses[] = {
     {.why = "A label is outside 0 … classes-1 (the loss checks it: t >= 0 && t < n_classes).",
