@@ -85,7 +85,12 @@ constexpr Pattern kOutOfMemory[] = {{"CUDA out of memory"},
                                     {"not enough GPU video memory"},
                                     {"CUDA runtime error: out of memory"},
                                     {"HIP error: out of memory"},
-                                    {"error=2 : out of memory"}};
+                                    {"error=2 : out of memory"},
+                                    {"cuda runtime error (2)"},
+                                    {"Allocation on device"},
+                                    {"CUDA error 2:"},
+                                    {"Resource exhausted: OOM"},
+                                    {"HSA_STATUS_ERROR_OUT_OF_RESOURCES"}};
 constexpr Cause kOutOfMemoryCauses[] = {
     {.why = "The request alone is larger than the device.",
      .step =
@@ -165,7 +170,9 @@ constexpr Pattern kHostMemory[] = {{"DefaultCPUAllocator: can't allocate memory"
                                    {"virtual memory exhausted"},
                                    {"paging file is too small"},
                                    {"Couldn't open shared file mapping*1455"},
-                                   {"cudaHostAlloc*out of memory"}};
+                                   {"cudaHostAlloc*out of memory"},
+                                   {"page allocation failure"},
+                                   {"ENOMEM"}};
 constexpr Cause kHostMemoryCauses[] = {
     {.why = "Windows has no more memory to promise: its paging file is too small.",
      .step = "Make the paging file larger, or start fewer loader workers.",
@@ -178,8 +185,21 @@ constexpr Cause kHostMemoryCauses[] = {
      .step = "Compare the request with the limits below. Fewer loader workers, less prefetching, a "
              "smaller batch; load large files in pieces or mapped."}};
 
-constexpr Pattern kBadAlloc[] = {{"std::bad_alloc"}, {"std::bad_array_new_length"}};
+constexpr Pattern kBadAlloc[] = {{"std::bad_alloc"},
+                                 {"std::bad_array_new_length"},
+                                 {"std::length_error"},
+                                 {"larger than max_size()"},
+                                 {"basic_string::_M_create"},
+                                 {"basic_string::_S_create"},
+                                 {"bad allocation", nullptr, Depth::kPerhaps}};
 constexpr Cause kBadAllocCauses[] = {
+    {.why = "A string or vector has a size that cannot be: objects of another ABI are in the "
+            "process, or "
+            "a size was read from memory that holds something else.",
+     .step =
+         "See which libtorch and libstdc++ are loaded (`muster doctor --program FILE`), and build "
+         "all parts with one compiler, one LibTorch, and one of Debug and Release.",
+     .when = "length_error"},
     {.why =
          "Two copies of the C++ library, or objects of another ABI, are in the process: a size is "
          "read from where none is. This is likely if it fails at once, while memory is free.",
@@ -260,7 +280,7 @@ constexpr ErrorRow kMemoryRows[] = {
      .source = "https://github.com/pytorch/pytorch/pull/20618"},
     {.number = 9,
      .name = "bad-alloc",
-     .title = "std::bad_alloc",
+     .title = "a size that cannot be had (std::bad_alloc, std::length_error)",
      .depth = Depth::kCause,
      .patterns = kBadAlloc,
      .causes = kBadAllocCauses,

@@ -20,7 +20,13 @@ constexpr Pattern kTooOld[] = {{"driver version is insufficient"},
                                {"unsatisfied condition: cuda"},
                                {"unsatisfied condition: driver"},
                                {"cudaErrorCallRequiresNewerDriver"},
-                               {"API call is not supported in the installed CUDA driver"}};
+                               {"API call is not supported in the installed CUDA driver"},
+                               {"Please update your GPU driver"},
+                               {"cuda runtime error (35)"},
+                               {"cuda runtime error (803)"},
+                               {"cuda runtime error (804)"},
+                               {"CUDA error 35:"},
+                               {"CUDA driver is too old"}};
 constexpr Cause kTooOldCauses[] = {
     {.why = "A library for forward compatibility (cuda-compat) is loaded on a card that does not "
             "know it, or beside a driver that is too old.",
@@ -39,8 +45,10 @@ constexpr Cause kMismatchCauses[] = {
      .step = "Reboot, or unload and load the nvidia modules while no process uses the device. Hold "
              "the package so that unattended upgrades leave it alone."}};
 
-constexpr Pattern kFabric[] = {
-    {"system not yet initialized"}, {"CUDA_ERROR_SYSTEM_NOT_READY"}, {"cudaErrorSystemNotReady"}};
+constexpr Pattern kFabric[] = {{"system not yet initialized"},
+                               {"CUDA_ERROR_SYSTEM_NOT_READY"},
+                               {"cudaErrorSystemNotReady"},
+                               {"cuda runtime error (802)"}};
 constexpr Cause kFabricCauses[] = {
     {.why =
          "The devices are joined by an NVSwitch, and its fabric manager does not run, or is not of "
@@ -56,7 +64,8 @@ constexpr Pattern kBusy[] = {{"CUDA-capable devices are busy or unavailable"},
                              {"CUDA_ERROR_DEVICE_UNAVAILABLE"},
                              {"exclusive-thread device already in use"},
                              {"cudaErrorDeviceAlreadyInUse"},
-                             {"CUDA error: device already in use"}};
+                             {"CUDA error: device already in use"},
+                             {"cuda runtime error (46)"}};
 constexpr Cause kBusyCauses[] = {
     {.why =
          "The device lets one process in at a time (compute mode Exclusive_Process), and another "
@@ -72,7 +81,8 @@ constexpr Pattern kFork[] = {{"Cannot re-initialize CUDA in forked subprocess"},
                              {"CUDA driver error: initialization error"},
                              {"error=3 : initialization error"},
                              {"CUDA_ERROR_NOT_INITIALIZED"},
-                             {"CUDA*: initialization error"}};
+                             {"CUDA*: initialization error"},
+                             {"cuda runtime error (3)"}};
 constexpr Cause kForkCauses[] = {
     {.why = "The process was forked from one that used CUDA already; CUDA does not survive a fork.",
      .step = "Start workers before the first use of CUDA, or by spawn or exec. Loaders should make "
@@ -95,7 +105,14 @@ constexpr Pattern kFault[] = {{"uncorrectable ECC error"},
                               {"Unable to determine the device handle for GPU"},
                               {"cudaErrorContained"},
                               {"CUDA_ERROR_CONTAINED"},
-                              {"GPU requires reset"}};
+                              {"GPU requires reset"},
+                              {"NV_ERR_RESET_REQUIRED"},
+                              {"rm_init_adapter failed"},
+                              {"cuda runtime error (39)"},
+                              {"cuda runtime error (214)"},
+                              {"severity=Uncorrected"},
+                              {"SXid"},
+                              {"[Hardware Error]"}};
 constexpr Cause kFaultCauses[] = {
     {.why = "The card fell off the bus: power, heat, a riser or the card itself.",
      .step = "Take the machine out of use and reboot it; see temperatures and power in `nvidia-smi "
@@ -152,7 +169,26 @@ constexpr Pattern kNoDevice[] = {{"no CUDA-capable device is detected"},
                                  {"device >= 0 && device < num_gpus"},
                                  {"device_index < num_devices"},
                                  {"Invalid device id"},
-                                 {"Invalid CUDA 'device="}};
+                                 {"Invalid CUDA 'device="},
+                                 {"cuda runtime error (100)"},
+                                 {"cuda runtime error (101)"},
+                                 {"Can't initialize NVML"},
+                                 {"Torch is not able to use GPU"},
+                                 {"is not able to access any compute device"},
+                                 {"device type at start of device string"},
+                                 {"Invalid device string"},
+                                 {"NVMLError_DriverNotLoaded"},
+                                 {"NVMLError_LibraryNotFound"},
+                                 {"couldn't find libnvidia-ml"},
+                                 {"Module nvidia not found"},
+                                 {"NVRM: No NVIDIA"},
+                                 {"The NVIDIA probe routine", nullptr, Depth::kPerhaps},
+                                 {"no CUDA GPU*found"},
+                                 {"no usable CUDA device"},
+                                 {"Failed to initialize NVML"},
+                                 {"nvidia-container-cli:*error"},
+                                 {"unknown or invalid runtime name: nvidia"},
+                                 {"unresolvable CDI devices"}};
 constexpr Cause kNoDeviceCauses[] = {
     {.why = "The container has lost its devices: systemd took the rights away when it read its "
             "units again.",
@@ -212,7 +248,7 @@ constexpr ErrorRow kDriverRows[] = {
     {.number = 24,
      .name = "devices-busy",
      .title = "the devices are busy or unavailable",
-     .depth = Depth::kCause,
+     .depth = Depth::kLate,
      .patterns = kBusy,
      .causes = kBusyCauses,
      .checks = "driver, visible-devices",

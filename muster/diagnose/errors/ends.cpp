@@ -1,13 +1,16 @@
-// How processes end: rows 8, 49, 50, 56 and 57.
+// How processes end: rows 8, 49, 50, 56, 57 and 75.
 #include "muster/diagnose/catalogue/error_row.h"
 
 namespace muster::diagnose {
 namespace {
 
+/// The word alone, or behind a time or what docker compose puts in front: "trainer-1  | Killed".
 bool is_the_word(std::string_view line, std::string_view word) {
-  const size_t first = line.find_first_not_of(" \t");
   const size_t last = line.find_last_not_of(" \t\r.");
-  return first != std::string_view::npos && line.substr(first, last + 1 - first) == word;
+  line = line.substr(0, last == line.npos ? 0 : last + 1);
+  if (!line.ends_with(word)) return false;
+  line.remove_suffix(word.size());
+  return line.ends_with(" | ") || line.find_first_not_of(" \t0123456789-:.,+TZ[]") == line.npos;
 }
 
 /// "Killed", or zsh's "4711 killed     python train.py" (its "[1]" reads as a rank).
@@ -78,7 +81,7 @@ constexpr Pattern kKilled[] = {
     {"return code 137"},
     {"exit status 137"},
     {"exit status: 137"},
-    {"srun: error*: Killed"},
+    {"srun: error*: Killed", nullptr, Depth::kPerhaps},
     {"exceeded memory limit"},
     {"Exceeded step memory limit"},
     {"memory limit*being killed"},
@@ -96,14 +99,23 @@ constexpr Pattern kKilled[] = {
     {"Убито", is_killed_abroad},
     {"强制終了", is_killed_abroad},
     {"Ucciso", is_killed_abroad},
-    {"DataLoader worker*exited unexpectedly", nullptr, Depth::kPerhaps},
     {"DataLoader worker*killed by signal: Terminated", nullptr, Depth::kPerhaps},
     {"kernel appears to have died", nullptr, Depth::kPerhaps},
     {"Kernel died", nullptr, Depth::kPerhaps},
     {"died unexpectedly: SIGKILL", nullptr, Depth::kPerhaps},
     {"uncaught signal: SIGKILL"},
     {"WORKER*SIGKILL"},
-    {"worker*was sent SIGKILL"}};
+    {"worker*was sent SIGKILL"},
+    {"WTERMSIG 9"},
+    {"OUT_OF_ME+"},
+    {"exit code -9"},
+    {"exitcode -9"},
+    {"exit code: -9"},
+    {"return code -9"},
+    {"(signal 9)"},
+    {"by signal 9"},
+    {"terminated by SIGKILL"},
+    {"Killed: 9"}};
 constexpr Cause kKilledCauses[] = {
     {.why =
          "The kernel killed the process because its control group (container, Slurm job) was out "
@@ -171,7 +183,14 @@ constexpr Pattern kSegfault[] = {
     {"Errore di segmentazione"},
     {"Ошибка сегментирования"},
     {"セグメンテーション違反"},
-    {"세그멘테이션 오류"}};
+    {"세그멘테이션 오류"},
+    {"received SIGSEGV"},
+    {"Caught signal 11"},
+    {"exit code: -11"},
+    {"-1073741819"},
+    {"3221225477"},
+    {"0xC00000FD"},
+    {"-1073741571"}};
 constexpr Cause kSegfaultCauses[] = {
     {.why =
          "The process used an address that is not its own: objects of two ABIs or two LibTorchs in "
@@ -182,7 +201,7 @@ constexpr Cause kSegfaultCauses[] = {
          "then `run` and `bt`, shows where it was."}};
 
 constexpr Pattern kCancelled[] = {{"DUE TO TIME LIMIT"},
-                                  {"CANCELLED AT"},
+                                  {"CANCELLED AT", nullptr, Depth::kPerhaps},
                                   {"DUE TO PREEMPTION"},
                                   {"DUE TO NODE FAILURE"},
                                   {"muster: stopped by SIG"},
@@ -194,7 +213,7 @@ constexpr Pattern kCancelled[] = {{"DUE TO TIME LIMIT"},
                                   {"got signal: 15"},
                                   {"SignalException: Process"},
                                   {"Node failure on"},
-                                  {"srun: error*Terminated"},
+                                  {"srun: error*Terminated", nullptr, Depth::kPerhaps},
                                   {"Terminated", is_only_terminated},
                                   {"KeyboardInterrupt", nullptr, Depth::kPerhaps},
                                   {"failed (exitcode: -15)", nullptr, Depth::kPerhaps},
@@ -208,7 +227,9 @@ constexpr Pattern kCancelled[] = {{"DUE TO TIME LIMIT"},
                                   {"DeadlineExceeded"},
                                   {"terminated by signal SIGTERM"},
                                   {"interrupted by signal 2", nullptr, Depth::kPerhaps},
-                                  {"interrupted by signal 15", nullptr, Depth::kPerhaps}};
+                                  {"interrupted by signal 15", nullptr, Depth::kPerhaps},
+                                  {"NODE_FAIL"},
+                                  {"State: TIMEOUT"}};
 constexpr Cause kCancelledCauses[] = {
     {.why = "The scheduler ended the job at its time limit.",
      .step = "Ask for more time, save checkpoints more often, and resume.",
@@ -238,7 +259,8 @@ constexpr Pattern kInstruction[] = {{"Illegal instruction"},
                                     {"0xC000001D"},
                                     {"非法指令"},
                                     {"Ungültiger Maschinenbefehl"},
-                                    {"Instruction non permise"}};
+                                    {"Instruction non permise"},
+                                    {"-1073741795"}};
 constexpr Cause kInstructionCauses[] = {
     {.why = "The program was built for a processor that has more instructions than this one (AVX, "
             "AVX2, AVX-512): an old or a virtual processor, or -march=native on another machine.",
@@ -267,7 +289,8 @@ constexpr Pattern kHeap[] = {{"double free or corruption"},
                              {"AddressSanitizer: attempting double-free"},
                              {"AddressSanitizer: attempting free on address"},
                              {"heap corruption detected"},
-                             {"0xC0000374"}};
+                             {"0xC0000374"},
+                             {"-1073740940"}};
 constexpr Cause kHeapCauses[] = {
     {.why =
          "A pointer was freed that its allocator had not given out: two copies of a library (two "
@@ -282,6 +305,26 @@ constexpr Cause kHeapCauses[] = {
      .step = "Build your own code with -fsanitize=address, which names the first wrong access; "
              "`valgrind` does so without a build. See that one LibTorch is loaded (`muster doctor "
              "--program FILE`)."}};
+
+constexpr Pattern kArithmetic[] = {{"Floating point exception"},
+                                   {"Floating exception"},
+                                   {"trap divide error"},
+                                   {"SIGFPE (@"},
+                                   {"signal SIGFPE"},
+                                   {"Signal 8 (SIGFPE) received"},
+                                   {"failed (exitcode: -8)"},
+                                   {"exited with code 136"},
+                                   {"exit code 136"},
+                                   {"died with <Signals.SIGFPE"},
+                                   {"Arithmetic exception"},
+                                   {"0xC0000094"},
+                                   {"interrupted by signal 8"}};
+constexpr Cause kArithmeticCauses[] = {
+    {.why = "An integer was divided by zero, or by -1 the smallest there is (it has this name "
+            "though no floating point is in it): as a rule a size that is 0: an empty batch or "
+            "image, no classes, no processors seen.",
+     .step = "`gdb --args PROGRAM`, `run`, `bt` shows the division. Check the sizes that go in; a "
+             "library that divides while it is loaded does not suit this processor."}};
 
 constexpr ErrorRow kEndRows[] = {
     {.number = 8,
@@ -319,6 +362,15 @@ constexpr ErrorRow kEndRows[] = {
      .causes = kHeapCauses,
      .checks = "libtorch",
      .confirm = "AddressSanitizer or valgrind names the first wrong access",
+     .source = ""},
+    {.number = 75,
+     .name = "arithmetic-error",
+     .title = "an integer was divided by zero (SIGFPE)",
+     .depth = Depth::kEnd,
+     .patterns = kArithmetic,
+     .causes = kArithmeticCauses,
+     .checks = "",
+     .confirm = "the stack in a debugger",
      .source = ""},
     {.number = 50,
      .name = "job-cancelled",

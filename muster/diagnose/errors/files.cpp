@@ -1,4 +1,4 @@
-// Files that cannot be read, and what is fetched: rows 58, 59 and 73.
+// Files that cannot be read, and what is fetched: rows 58, 59, 73, 81 and 82.
 #include "muster/diagnose/catalogue/error_row.h"
 
 namespace muster::diagnose {
@@ -36,7 +36,21 @@ constexpr Pattern kUnreadable[] = {{"failed finding central directory"},
                                    {"Unable to open file (file signature not found)"},
                                    {"git-lfs.github.com/spec"},
                                    {"Unable to load weights from pytorch checkpoint file"},
-                                   {"checksum mismatch"}};
+                                   {"checksum mismatch"},
+                                   {"Magic number mismatch"},
+                                   {"istream reader failed"},
+                                   {"ReadAdapterInterface"},
+                                   {"Cannot find field. (deserialize"},
+                                   {"caffe2/serialize/", nullptr, Depth::kPerhaps},
+                                   {"torch/csrc/jit/import", nullptr, Depth::kPerhaps},
+                                   {"jit/serialization/import", nullptr, Depth::kPerhaps},
+                                   {"torch::jit::*ErrorReport", nullptr, Depth::kPerhaps},
+                                   {"torch::jit::load() received a file from"},
+                                   {"read_bytes ==*ASSERT FAILED"},
+                                   {"archive does not contain"},
+                                   {"required keyword attribute"},
+                                   {"Unrecognized type name"},
+                                   {"Unknown type name"}};
 constexpr Cause kUnreadable[] = {
     {.why = "The file is what Git LFS puts in a large file's place, or a page that says that there "
             "is no such file.",
@@ -80,9 +94,9 @@ constexpr Cause kKeys[] = {
              "it is wrapped."}};
 
 constexpr Pattern kDownload[] = {{"Max retries exceeded with url"},
-                                 {"Temporary failure in name resolution"},
-                                 {"Name or service not known"},
-                                 {"No address associated with hostname"},
+                                 {"Temporary failure in name resolution", nullptr, Depth::kPerhaps},
+                                 {"Name or service not known", nullptr, Depth::kPerhaps},
+                                 {"No address associated with hostname", nullptr, Depth::kPerhaps},
                                  {"Could not resolve host"},
                                  {"NameResolutionError"},
                                  {"We couldn't connect to 'https://huggingface.co'"},
@@ -98,7 +112,11 @@ constexpr Pattern kDownload[] = {{"Max retries exceeded with url"},
                                  {"CERTIFICATE_VERIFY_FAILED"},
                                  {"ConnectTimeoutError"},
                                  {"ReadTimeoutError"},
-                                 {"outgoing traffic has been disabled"}};
+                                 {"outgoing traffic has been disabled"},
+                                 {"is not a valid model identifier"},
+                                 {"we cannot find the requested files in the disk cache"},
+                                 {"Repository Not Found for url"},
+                                 {"Connection error, and we cannot find"}};
 constexpr Cause kDownload[] = {
     {.why = "The server wants a login, or does not let this one in.",
      .step = "Log in where the job runs (`huggingface-cli login`, a token in the environment), and "
@@ -113,6 +131,32 @@ constexpr Cause kDownload[] = {
      .step = "Fetch it on a machine that has one, put it where the job reads it, and tell the "
              "program to stay offline (HF_HUB_OFFLINE=1); else set https_proxy. With several ranks "
              "let one fetch."}};
+
+constexpr Pattern kPermission[] = {{"PermissionError"},
+                                   {"[Errno 13] Permission denied"},
+                                   {"filesystem error*Permission denied"},
+                                   {"open*: Permission denied"},
+                                   {"fopen*Permission denied"}};
+constexpr Cause kPermissionCauses[] = {
+    {.why = "The process may not read or write there: a folder of another user, a cache in a home "
+            "that a container does not have, a file mounted read-only.",
+     .step = "`ls -ld` on the path of the message and `id`; choose folders of your own for output "
+             "and caches (`muster train --output`, HF_HOME, TORCH_HOME, TMPDIR)."}};
+
+constexpr Pattern kMissing[] = {
+    {"FileNotFoundError", nullptr, Depth::kPerhaps},
+    {"[Errno 2] No such file or directory", nullptr, Depth::kPerhaps},
+    {"filesystem error*No such file or directory", nullptr, Depth::kPerhaps},
+    {"can't open file '", nullptr, Depth::kPerhaps},
+    {"No such file or directory: '", nullptr, Depth::kPerhaps},
+    {"cannot open file", nullptr, Depth::kPerhaps},
+    {"does not exist: No such file", nullptr, Depth::kPerhaps},
+    {"No checkpoint found at", nullptr, Depth::kPerhaps}};
+constexpr Cause kMissingCauses[] = {
+    {.why = "A path is wrong, or relative to another folder than the program runs in; in a "
+            "container or on another machine the folder may not be mounted.",
+     .step = "Print the path as the program sees it, and `ls` it on the machine and in the "
+             "container that fails."}};
 
 constexpr ErrorRow kFileRows[] = {
     {.number = 58,
@@ -141,6 +185,24 @@ constexpr ErrorRow kFileRows[] = {
      .causes = kDownloadCauses,
      .checks = "network",
      .confirm = "`curl -I ADDRESS` on the same machine",
+     .source = ""},
+    {.number = 81,
+     .name = "permission-denied",
+     .title = "a file may not be read or written",
+     .depth = Depth::kCause,
+     .patterns = kPermission,
+     .causes = kPermissionCauses,
+     .checks = "disk",
+     .confirm = "`ls -ld` on the path, as the same user",
+     .source = ""},
+    {.number = 82,
+     .name = "file-not-found",
+     .title = "a file or folder is not there",
+     .depth = Depth::kPerhaps,
+     .patterns = kMissing,
+     .causes = kMissingCauses,
+     .checks = "",
+     .confirm = "`ls` on the path, where the program runs",
      .source = ""}};
 
 }  // namespace

@@ -74,7 +74,9 @@ constexpr Pattern kDiskFull[] = {{"No space left on device"},
                                  {"basic_ios::clear: iostream error"},
                                  {"exceeds the local ephemeral storage"},
                                  {"There is not enough space on the disk"},
-                                 {"[WinError 112]"}};
+                                 {"[WinError 112]"},
+                                 {"File*cannot be opened.", nullptr, Depth::kPerhaps},
+                                 {"Parent directory*does not exist", nullptr, Depth::kPerhaps}};
 constexpr Cause kDiskFullCauses[] = {
     {.why = "The user's quota is used up.",
      .step = "`quota -s`, or `lfs quota`; delete old checkpoints, or write elsewhere.",
@@ -107,7 +109,9 @@ constexpr Pattern kThreads[] = {{"pthread_create failed"},
                                 {"unable to create new native thread"},
                                 {"pthread_create() failed"},
                                 {"cannot fork*Resource temporarily"},
-                                {"uv_thread_create"}};
+                                {"uv_thread_create"},
+                                {"Enable multithreading to use std::thread"},
+                                {"pthread_create*Operation not permitted"}};
 constexpr Cause kThreadsCauses[] = {
     {.why = "The user or the container may have no more processes and threads: each rank starts a "
             "thread per core in several libraries.",

@@ -12,7 +12,9 @@ constexpr Pattern kAssert[] = {{"device-side assert triggered"},
                                {"Assertion*index out of bounds"},
                                {"block: [*Assertion `"},
                                {"hipErrorAssert"},
-                               {"Assertion `t >= 0 && t < n_classes"}};
+                               {"Assertion `t >= 0 && t < n_classes"},
+                               {"cuda runtime error (59)"},
+                               {"cuda runtime error (710)"}};
 constexpr Cause kAssertCauses[] = {
     {.why = "A label is outside 0 … classes-1 (the loss checks it: t >= 0 && t < n_classes).",
      .step = "Compare the smallest and largest label with the width of the last layer, and what is "
@@ -60,7 +62,12 @@ constexpr Pattern kIllegal[] = {{"illegal memory access was encountered"},
                                 {"Invalid __global__ read of size"},
                                 {"Invalid __global__ write of size"},
                                 {"Invalid __shared__ read of size"},
-                                {"Invalid __shared__ write of size"}};
+                                {"Invalid __shared__ write of size"},
+                                {"cuda runtime error (77)"},
+                                {"cuda runtime error (700)"},
+                                {"CUDA error 700"},
+                                {"cuda runtime error (715)"},
+                                {"cuda runtime error (73)"}};
 constexpr Cause kIllegalCauses[] = {
     {.why = "A kernel touched memory that is not its own: a custom kernel or extension built for "
             "another LibTorch, a tensor freed while another stream used it, a 32-bit index in a "
@@ -78,7 +85,14 @@ constexpr Pattern kMisaligned[] = {{"misaligned address"},
                                    {"the launch timed out and was terminated"},
                                    {"CUDA_ERROR_LAUNCH_TIMEOUT"},
                                    {"cudaErrorLaunchTimeout"},
-                                   {"hipErrorLaunchFailure"}};
+                                   {"hipErrorLaunchFailure"},
+                                   {"cuda runtime error (719)"},
+                                   {"cuda runtime error (74)"},
+                                   {"cuda runtime error (716)"},
+                                   {"CUDA error 719"},
+                                   {"CUDA error 716"},
+                                   {"cuda runtime error (6)"},
+                                   {"cuda runtime error (702)"}};
 constexpr Cause kMisalignedCauses[] = {
     {.why = "A kernel ended abnormally. This can be a wild access, a launch that ran into the "
             "display's time limit, or failing hardware.",
@@ -107,7 +121,6 @@ constexpr Pattern kNoKernel[] = {{"no kernel image is available"},
                                  {"Unsupported gpu architecture"},
                                  {"is not defined for option 'gpu-name'"},
                                  {"only supports Ampere GPUs or newer"},
-                                 {"only supported on GPUs with compute capability of at least"},
                                  {"CUDNN_STATUS_ARCH_MISMATCH"},
                                  {"hipErrorNoBinaryForGpu"},
                                  {"hipErrorInvalidDeviceFunction"},
@@ -115,7 +128,14 @@ constexpr Pattern kNoKernel[] = {{"no kernel image is available"},
                                  {"Cannot read*TensileLibrary"},
                                  {"PyTorch no longer supports this GPU"},
                                  {"minimum cuda capability supported"},
-                                 {"cuda capability supported by this version"}};
+                                 {"cuda capability supported by this version"},
+                                 {"cuda runtime error (8)"},
+                                 {"cuda runtime error (48)"},
+                                 {"cuda runtime error (209)"},
+                                 {"cuda runtime error (98)"},
+                                 {"CUDA error 209"},
+                                 {"Unknown CUDA arch"},
+                                 {"HSA_STATUS_ERROR_INVALID_ISA"}};
 constexpr Cause kNoKernelCauses[] = {
     {.why =
          "The binary has no code for this device: LibTorch, or an extension, was built for other "
@@ -137,7 +157,11 @@ constexpr Pattern kLaunch[] = {{"invalid configuration argument"},
                                {"canUse32BitIndexMath"},
                                {"must fit into 32-bit index math"},
                                {"numel needs to be smaller than int32_t max"},
-                               {"hipErrorInvalidConfiguration"}};
+                               {"hipErrorInvalidConfiguration"},
+                               {"cuda runtime error (9)"},
+                               {"cuda runtime error (7)"},
+                               {"cuda runtime error (701)"},
+                               {"CUDA error 9:"}};
 constexpr Cause kLaunchCauses[] = {
     {.why = "A kernel uses more registers or shared memory than a block of this device has.",
      .step = "Build the extension for this device, with fewer threads per block or launch bounds.",
@@ -157,7 +181,8 @@ constexpr ErrorRow kKernelRows[] = {
      .causes = kAssertCauses,
      .checks = "variables",
      .confirm = "the same batch on the CPU",
-     .source = "https://github.com/pytorch/pytorch/issues/55027"},
+     .source = "https://github.com/pytorch/pytorch/issues/55027",
+     .counts_as_warning = true},
     {.number = 18,
      .name = "illegal-memory-access",
      .title = "a kernel touched memory that is not its own",

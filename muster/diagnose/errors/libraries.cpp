@@ -4,7 +4,8 @@
 namespace muster::diagnose {
 namespace {
 
-constexpr Pattern kCudnnInit[] = {{"CUDNN_STATUS_NOT_INITIALIZED"}};
+constexpr Pattern kCudnnInit[] = {{"CUDNN_STATUS_NOT_INITIALIZED"},
+                                  {"probably because cuDNN failed to initialize"}};
 constexpr Cause kCudnnInitCauses[] = {
     {.why = "cuDNN could not make its handle, most often because the device has no memory left for "
             "it (some hundred MiB).",
@@ -37,7 +38,8 @@ constexpr Pattern kCudnnFailed[] = {{"CUDNN_STATUS_EXECUTION_FAILED"},
                                     {"CUDNN_STATUS_INTERNAL_ERROR"},
                                     {"CUDNN_STATUS_MAPPING_ERROR"},
                                     {"miopenStatus"},
-                                    {"cudnn_frontend*execute*failed"}};
+                                    {"cudnn_frontend*execute*failed"},
+                                    {"cuDNN launch failure"}};
 constexpr Cause kCudnnFailedCauses[] = {
     {.why =
          "cuDNN met an error of the device: that of an earlier kernel which is reported only now, "
@@ -86,7 +88,9 @@ constexpr Pattern kCublasInit[] = {{"CUBLAS_STATUS_NOT_INITIALIZED"},
                                    {"CUBLAS_STATUS_LICENSE_ERROR"},
                                    {"HIPBLAS_STATUS_NOT_INITIALIZED"},
                                    {"HIPBLAS_STATUS_ALLOC_FAILED"},
-                                   {"rocblas_status_memory_error"}};
+                                   {"rocblas_status_memory_error"},
+                                   {"cublas runtime error : resource allocation failed"},
+                                   {"cublas runtime error : library not initialized"}};
 constexpr Cause kCublasInitCauses[] = {
     {.why =
          "The device has no memory left for cuBLAS, whose handle and workspace take some ten MiB "
@@ -115,7 +119,8 @@ constexpr Pattern kCublasFailed[] = {{"CUBLAS_STATUS_EXECUTION_FAILED"},
                                      {"HIPBLAS_STATUS_"},
                                      {"rocblas_status_internal_error"},
                                      {"HIPBLASLT_STATUS"},
-                                     {"cublasLt*failed"}};
+                                     {"cublasLt*failed"},
+                                     {"cublas runtime error"}};
 constexpr Cause kCublasFailedCauses[] = {
     {.why = "This device does not know this dtype (bfloat16 and TF32 need capability 8.0), or the "
             "libraries of two CUDA versions are mixed.",

@@ -61,7 +61,16 @@ constexpr Pattern kReference[] = {{"undefined reference to*c10::"},
                                   {"unresolved externals"},
                                   {"Undefined symbols for architecture"},
                                   {"cannot open file 'torch"},
-                                  {"cannot open file 'c10"}};
+                                  {"cannot open file 'c10"},
+                                  {"symbol(s) not found for architecture"},
+                                  {"ptxas fatal*Unresolved extern"},
+                                  {"recompile with -fPIC"},
+                                  {"file not recognized"},
+                                  {"skipping incompatible"},
+                                  {"is incompatible with i386:x86-64"},
+                                  {"error LNK"},
+                                  {"fatal error LNK"},
+                                  {"relocation truncated to fit"}};
 constexpr Cause kReferenceCauses[] = {
     {.why = "Libraries that were linked want a newer libstdc++ than the linker found.",
      .step =
@@ -107,7 +116,22 @@ constexpr Pattern kSymbol[] = {{"undefined symbol: _ZN"},
                                {"version `GLIBC"},
                                {"could not be located in the dynamic link library"},
                                {"file too short"},
-                               {"procedure entry point"}};
+                               {"procedure entry point"},
+                               {"Error loading shared library"},
+                               {"Error relocating"},
+                               {"failed to map segment from shared object"},
+                               {"cannot restore segment prot"},
+                               {"image not found"},
+                               {"ELF load command"},
+                               {"PTX JIT compiler library"},
+                               {"cudaErrorJitCompilerNotFound"},
+                               {"Incompatible library version"},
+                               {"cannot dynamically load executable"},
+                               {"cannot dynamically load position-independent"},
+                               {"0xC0000135"},
+                               {"-1073741515"},
+                               {"0xC000007B"},
+                               {"0xC0000139"}};
 constexpr Cause kSymbolCauses[] = {
     {.why = "The driver's library is not here: no driver, or a container that was started without "
             "its devices.",
@@ -150,7 +174,9 @@ constexpr Pattern kOperator[] = {{"Could not run '*with arguments from the '*bac
                                  {"no kernel registered for"},
                                  {"Could not run '*with arguments from"},
                                  {"is not yet supported on this device"},
-                                 {"operator torchvision::"}};
+                                 {"operator torchvision::"},
+                                 {"the derivative for*is not implemented"},
+                                 {"is not supported for the MPS"}};
 constexpr Cause kOperatorCauses[] = {
     {.why = "torchvision is the build for the CPU, or of another version than torch.",
      .step = "Install the pair that belongs together, from the same index (cuNNN).",

@@ -26,7 +26,9 @@ constexpr Pattern kSystem[] = {{"NCCL*unhandled system error"},
                                {"Error while attaching to shared memory segment"},
                                {"no socket interface found"},
                                {"Call to posix_fallocate failed"},
-                               {"NCCL WARN*Too many open files"}};
+                               {"NCCL WARN*Too many open files"},
+                               {"NCCL Error 2"},
+                               {"NCCL WARN*nterface found"}};
 constexpr Cause kSystemCauses[] = {
     {.why = "NCCL could not make its segments in /dev/shm: it is full, too small or not writable "
             "(64 MiB is a container's default).",
@@ -54,7 +56,8 @@ constexpr Pattern kCuda[] = {{"NCCL*unhandled cuda error"},
                              {"NCCL WARN Cuda failure"},
                              {"NCCL*Cuda failure"},
                              {"Failed to bind NVLink SHARP"},
-                             {"NCCL*Failed to CUDA"}};
+                             {"NCCL*Failed to CUDA"},
+                             {"NCCL Error 1"}};
 constexpr Cause kCudaCauses[] = {
     {.why = "The device had no memory left for NCCL's buffers.",
      .step =
@@ -74,7 +77,9 @@ constexpr Pattern kUsage[] = {{"ncclInvalidUsage"},
                               {"NCCL*invalid argument"},
                               {"NCCL WARN*Invalid config"},
                               {"NCCL WARN Invalid rank"},
-                              {"NCCL WARN*invalid device pointer"}};
+                              {"NCCL WARN*invalid device pointer"},
+                              {"NCCL Error 4"},
+                              {"NCCL Error 5"}};
 constexpr Cause kUsageCauses[] = {
     {.why = "Two ranks use the same device.",
      .step =
@@ -92,13 +97,18 @@ constexpr Pattern kRemote[] = {{"ncclRemoteError"},
                                {"NCCL WARN*Connection closed by remote peer"},
                                {"NCCL WARN*Call to recv from*failed"},
                                {"NCCL WARN NET/IB : Got completion*with error"},
-                               {"NCCL communicator was aborted on rank"},
+                               {"NCCL communicator was aborted on rank", nullptr, Depth::kPerhaps},
                                {"socketProgressOpt: Call to recv from"},
                                {"socketProgress: Connection closed by remote peer"},
-                               {"NCCL communicator was aborted"},
+                               {"NCCL communicator was aborted", nullptr, Depth::kPerhaps},
                                {"NET/IB : Got completion from peer"},
                                {"NCCL WARN*Net : Call to recv"},
-                               {"NCCL WARN*Net : Call to send"}};
+                               {"NCCL WARN*Net : Call to send"},
+                               {"NCCL Error 3"},
+                               {"NCCL Error 6"},
+                               {"Proxy Call to rank"},
+                               {"Failed to execute operation"},
+                               {"NET/IB*Got async*event"}};
 constexpr Cause kRemoteCauses[] = {
     {.why = "The network card gave up: a cable, a switch, or a peer that is gone.",
      .step = "Look at the peer that is named, then at the link (`ibstat`, port counters); raise "

@@ -40,7 +40,8 @@ constexpr Pattern kInplace[] = {{"modified by an inplace operation"},
                                 {"a leaf Variable that requires grad"},
                                 {"a view of a leaf Variable"},
                                 {"is a view and is being modified inplace"},
-                                {"is a view of a leaf*in-place"}};
+                                {"is a view of a leaf*in-place"},
+                                {"moved into the graph interior"}};
 constexpr Cause kInplaceCauses[] = {
     {.why =
          "A tensor that backward needs was changed after it had been used: `+=`, relu_, an index "
@@ -76,8 +77,16 @@ constexpr Pattern kDtype[] = {{"expected scalar type*but found"},
                               {"Expected a floating point"},
                               {"dtypes to be the same"},
                               {"only supports floating-point dtypes"},
-                              {"input dtype should be either floating point or complex"}};
+                              {"input dtype should be either floating point or complex"},
+                              {"not supported on CPUType"},
+                              {"not implemented for CPUType"},
+                              {"not supported on CUDAType"},
+                              {"does not support bfloat16"},
+                              {"Bfloat16 is only supported on GPUs"}};
 constexpr Cause kDtypeCauses[] = {
+    {.why = "This device does not know bfloat16, which needs capability 8.0.",
+     .step = "Use float16 (with a gradient scaler) or float32.",
+     .when = "bfloat16"},
     {.why = "Input and weights lie on different devices or have different types.",
      .step = "Move both with to(device, dtype) in the same place.",
      .when = "Input type (torch.FloatTensor) and weight type (torch.cuda"},
@@ -115,7 +124,11 @@ constexpr Pattern kDevice[] = {{"Expected all tensors to be on the same device"}
                                {"should be on the same device"},
                                {"all on the same device"},
                                {"Input type (CUDA*and weight type (CPU*should be the same"},
-                               {"Input type (CPU*and weight type (CUDA*should be the same"}};
+                               {"Input type (CPU*and weight type (CUDA*should be the same"},
+                               {"Placeholder storage has not been allocated on MPS"},
+                               {"Input type (MPS*and weight type*should be the same"},
+                               {"all tensors must be on devices[0]"},
+                               {"is not on the expected device"}};
 constexpr Cause kDeviceCauses[] = {
     {.why = "A tensor was made over memory of the host, and says that it is on a device (from_blob "
             "with "
@@ -139,7 +152,8 @@ constexpr Pattern kIndex[] = {{"index out of range in self"},
                               {"elements of input should be between 0 and 1"},
                               {"Assertion `cur_target >= 0"},
                               {"index*out of bounds with size"},
-                              {"is out of bounds for axis"}};
+                              {"is out of bounds for axis"},
+                              {"selected index k out of range"}};
 constexpr Cause kIndexCauses[] = {
     {.why = "A label is outside 0 … classes-1.",
      .step = "Compare the smallest and largest label with the width of the last layer.",
@@ -199,7 +213,21 @@ constexpr Pattern kShapes[] = {{"shapes cannot be multiplied"},
                                {"dimension specified as*but tensor has no dimensions"},
                                {"shape mismatch:"},
                                {"einsum():"},
-                               {"tensors must be 2-D"}};
+                               {"tensors must be 2-D"},
+                               {"matrices expected, got"},
+                               {"matrix and vector expected"},
+                               {"vector and vector expected"},
+                               {"tensors expected, got"},
+                               {"D tensor expected, got"},
+                               {"Expected size*but got size"},
+                               {"too many indices for tensor"},
+                               {"invalid index of a 0-dim tensor"},
+                               {"applied to a 0-dim tensor"},
+                               {"resize storage that is not resizable"},
+                               {"attn_mask is*but should be"},
+                               {"wrong matrix size"},
+                               {"invalid size: got"},
+                               {"expects at least a 1-dimensional tensor"}};
 constexpr Cause kShapesCauses[] = {
     {.why = "The checkpoint is of another model: other widths or another number of classes.",
      .step = "Build the model with the options that it was saved with, or leave the layer out when "
@@ -231,7 +259,11 @@ constexpr Pattern kNan[] = {{"nan values in its 0th output"},
                             {"Detected NaN"},
                             {"input contains NaN"},
                             {"The total norm of order*is non-finite"},
-                            {"was found non-finite"}};
+                            {"was found non-finite"},
+                            {"loss: nan", nullptr, Depth::kPerhaps},
+                            {"loss=nan", nullptr, Depth::kPerhaps},
+                            {"loss nan", nullptr, Depth::kPerhaps},
+                            {"to satisfy the constraint"}};
 constexpr Cause kNan[] = {
     {.why = "Sampling met probabilities that are negative, infinite or NaN.",
      .step = "Find the first NaN in what comes before; draw from logits in float32.",

@@ -104,6 +104,18 @@ std::string without_escapes(std::string_view line) {
   return out;
 }
 
+std::string with_plain_quotes(std::string_view line) {
+  std::string out;
+  for (size_t at = 0; at < line.size(); ++at) {
+    const std::string_view mark = line.substr(at, 3);
+    const bool is_single = mark == "\xe2\x80\x98" || mark == "\xe2\x80\x99";
+    const bool is_double = mark == "\xe2\x80\x9c" || mark == "\xe2\x80\x9d";
+    out += is_single ? '\'' : is_double ? '"' : line[at];
+    if (is_single || is_double) at += 2;
+  }
+  return out;
+}
+
 LinePrefix line_prefix(std::string_view line) {
   LinePrefix prefix;
   while (const auto rank = one_prefix(line, prefix.length)) prefix.rank = rank;

@@ -13,6 +13,9 @@ namespace muster::diagnose {
 /// left out to the end. All other bytes stay.
 std::string without_escapes(std::string_view line);
 
+/// Typographic quotation marks of UTF-8, as compilers write them, as those of ASCII.
+std::string with_plain_quotes(std::string_view line);
+
 /// Who says a line, by what launchers put in front of it, several of them if need be: "[rank1]:",
 /// "[default1]:" and "[Rank 1]" (torchrun, c10d), "[ 1] " (muster run), "[1,3]<stdout>:" (mpirun),
 /// "3: " (srun -l). Nothing if nobody is named. `length`: of all prefixes, blanks behind them

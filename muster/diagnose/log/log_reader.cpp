@@ -1,6 +1,7 @@
 #include "muster/diagnose/log/log_reader.h"
 
 #include <algorithm>
+#include <compare>
 
 #include <signal.h>
 #include <string.h>
@@ -42,6 +43,14 @@ struct PatternMeaning {
 };
 
 namespace {
+
+/// Of the rows that a line fits, one that is sure of it comes before one that others say as well, then
+/// one that looks at the line before one that does not, then the longest pattern.
+struct Closeness {
+  bool is_sure = false, looks = false;
+  size_t length = 0;
+  auto operator<=>(const Closeness&) const = default;
+};
 
 /// The catalogue, ready to be looked for.
 struct ReadyCatalogue {
@@ -170,10 +179,10 @@ void LogReader::State::piece_of_line(std::string_view raw) {
   std::string clean;
   std::string_view text = raw;
   if (raw.find('\x1b') != std::string_view::npos) text = clean = without_escapes(raw);
-  // Of the rows that a line fits, the one that looks at it most closely, then the longest pattern.
-  size_t best_row = kNobody, best_length = 0;
-  Depth depth = Depth::kAsRow;
-  bool best_looks = false;
+  if (text.find("\xe2\x80") != std::string_view::npos) text = clean = with_plain_quotes(text);
+  size_t best_row = kNobody;
+  Depth best_depth = Depth::kAsRow;
+  Closeness best;
   for (const size_t number : patterns.fitting(text)) {
     const PatternMeaning& meaning = meanings[number];
     if (meaning.cause != kNobody) {
@@ -182,15 +191,16 @@ void LogReader::State::piece_of_line(std::string_view raw) {
     }
     const bool looks = meaning.pattern->holds != nullptr;
     if (looks && !meaning.pattern->holds(text.substr(line_prefix(text).length))) continue;
-    const size_t length = meaning.pattern->text.size();
-    if (best_row != kNobody && (looks != best_looks ? best_looks : length <= best_length)) continue;
+    const Depth depth =
+        meaning.pattern->depth == Depth::kAsRow ? rows[meaning.row]->depth : meaning.pattern->depth;
+    const Closeness here{depth != Depth::kPerhaps, looks, meaning.pattern->text.size()};
+    if (best_row != kNobody && here <= best) continue;
     best_row = meaning.row;
-    best_length = length;
-    best_looks = looks;
-    depth = meaning.pattern->depth;
+    best = here;
+    best_depth = depth;
   }
   if (best_row != kNobody) {
-    sight(best_row, depth, text);
+    sight(best_row, best_depth, text);
   } else if (speaks_of_failure(text) && !is_warning_line(text)) {
     unexplained.push_back({.source = sources.back(),
                            .line = line_number,

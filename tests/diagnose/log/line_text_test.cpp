@@ -13,6 +13,12 @@ TEST(LineText, EscapeSequencesGoAndAllOtherBytesStay) {
   EXPECT_EQ(without_escapes("\xff\x01"), "\xff\x01");
 }
 
+TEST(LineText, QuotationMarksArePlain) {
+  EXPECT_EQ(with_plain_quotes(
+                "\xe2\x80\x98load\xe2\x80\x99 of \xe2\x80\x9cx\xe2\x80\x9d \xe2\x80\x94 y\xe2\x80"),
+            "'load' of \"x\" \xe2\x80\x94 y\xe2\x80");
+}
+
 TEST(LineText, LaunchersPrefixesNameTheRank) {
   const auto rank_of = [](std::string_view line) { return line_prefix(line).rank.value_or(-1); };
   EXPECT_EQ(rank_of("[rank3]: Traceback"), 3);

@@ -29,7 +29,7 @@ constexpr const char* kTimedOut =
 
 std::string first_of(const LogDiagnosis& diagnosis) {
   const Finding* first = diagnosis.first_cause();
-  return first == nullptr ? "nothing" : std::string(first->row->name);
+  return first == nullptr ? "none" : std::string(first->row->name);
 }
 
 const Finding& finding_of(const LogDiagnosis& diagnosis, std::string_view row) {
@@ -191,6 +191,47 @@ TEST(LogReader, ALineOfAnyLengthIsReadToItsEnd) {
   }
 }
 
+TEST(LogReader, AShellsWordsForAKillAreKnownInItsOtherFormsToo) {
+  for (const char* line : {"Killed",
+                           "[rank3]: Killed",
+                           "trainer-1  | Killed",
+                           "2026-11-26T10:11:12.5Z Killed",
+                           "[1]    63023 killed     python train.py",
+                           "zsh: killed     ./train",
+                           "train.sh: line 4: 4711 Killed                  ./train",
+                           "\xe5\xb7\xb2\xe6\x9d\x80\xe6\xad\xbb",
+                           "make: *** [Makefile:3: train] Error 137"})
+    EXPECT_EQ(first_of(classify(line)), "killed") << line;
+  for (const char* line : {"step 12: killed", "Killed 3 stale workers", "killed time: 3 s"})
+    EXPECT_EQ(first_of(classify(line)), "none") << line;
+}
+
+TEST(LogReader, ASureRowComesBeforeOneThatOthersSayAsWell) {
+  EXPECT_EQ(
+      first_of(classify("RuntimeError: NVML_SUCCESS == r INTERNAL ASSERT FAILED at "
+                        "\"../c10/cuda/CUDACachingAllocator.cpp\":830, please report a bug to "
+                        "PyTorch.")),
+      "nvml-assert");
+  EXPECT_EQ(
+      first_of(classify("RuntimeError: x INTERNAL ASSERT FAILED at \"y.cpp\":1, please report a "
+                        "bug to PyTorch.")),
+      "libtorch-assertion");
+}
+
+TEST(LogReader, WhatSrunEndsIsNotTheCauseOfWhatItEndsItFor) {
+  EXPECT_EQ(
+      first_of(classify("srun: error: n1: task 5: Exited with exit code 1\n"
+                        "slurmstepd: error: *** STEP 4.0 ON n1 CANCELLED AT 2026-11-26T08:00:36 "
+                        "***\n"
+                        "srun: error: n1: tasks 3,7: Killed\n")),
+      "process-failed");
+  EXPECT_EQ(
+      first_of(classify("slurmstepd: error: *** JOB 4 ON n1 CANCELLED AT 2026-11-26T08:00:36 DUE "
+                        "TO TIME LIMIT ***\n"
+                        "srun: error: n1: tasks 3,7: Killed\n")),
+      "job-cancelled");
+}
+
 TEST(LogReader, AStepThatWasMadeAgainIsNoFailure) {
   const std::string mended =
       "step 1: out of memory with 192 samples at a time (CUDA out of memory. Tried to allocate "
@@ -220,7 +261,7 @@ TEST(LogReader, AWarningIsNoFailure) {
       "[W socket.cpp:401] [c10d] The server socket has failed to bind to [::]:47531 (errno: 98 - "
       "Address "
       "already in use).\n");
-  EXPECT_EQ(first_of(diagnosis), "nothing");
+  EXPECT_EQ(first_of(diagnosis), "none");
   EXPECT_EQ(finding_of(diagnosis, "address-in-use").part, Part::kWarning);
 }
 
