@@ -15,7 +15,7 @@ constexpr Pattern kUnknown[] = {{"CUDA unknown error"},
                                 {"CUDA*: unknown error"},
                                 {"CUDA*error 999"},
                                 {"Error 999: unknown error"}};
-constexpr Cause kUnknown[] = {
+constexpr Cause kUnknownCauses[] = {
     {.why = "CUDA could not start for a reason that it does not name: the module nvidia_uvm is not "
             "loaded or lost its state (after the machine slept, after an update), its device files "
             "are missing in a container, or CUDA_VISIBLE_DEVICES was changed after the program had "
@@ -42,7 +42,7 @@ constexpr Pattern kInvalid[] = {{"CUDA error: invalid argument"},
                                 {"CUDA error: operation not permitted"},
                                 {"CUDA_ERROR_NOT_PERMITTED"},
                                 {"CUDA*: operation not supported"}};
-constexpr Cause kInvalid[] = {
+constexpr Cause kInvalidCauses[] = {
     {.why = "This device, driver or container does not know the call: virtual memory (expandable "
             "segments), memory pools, pinning, sharing between processes (virtual GPUs, WSL, "
             "Windows, containers).",
@@ -67,7 +67,7 @@ constexpr Pattern kHandle[] = {{"invalid resource handle"},
                                {"Event device type CUDA does not match"},
                                {"Event device*does not match"},
                                {"Stream*does not match device"}};
-constexpr Cause kHandle[] = {
+constexpr Cause kHandleCauses[] = {
     {.why = "A stream, an event or a handle is used on a device other than its own, in a process "
             "other than its own (after fork), or after its device was reset.",
      .step = "Select the device (c10::cuda::CUDAGuard) in each thread before the first call; make "
@@ -85,7 +85,7 @@ constexpr Pattern kPeer[] = {{"peer access is not supported between these two de
                              {"cudaIpcOpenMemHandle*failed"},
                              {"cudaIpcGetMemHandle*failed"},
                              {"P2P access is not supported between"}};
-constexpr Cause kPeer[] = {
+constexpr Cause kPeerCauses[] = {
     {.why = "A device may map eight others at most at one time.",
      .step = "Let each process see the devices that it uses (CUDA_VISIBLE_DEVICES), one rank per "
              "device.",
@@ -107,7 +107,7 @@ constexpr Pattern kCapture[] = {{"operation not permitted when stream is capturi
                                 {"operation would make the legacy stream depend on a capturing"},
                                 {"stream is capturing"},
                                 {"capture sequence contains"}};
-constexpr Cause kCapture[] = {
+constexpr Cause kCaptureCauses[] = {
     {.why = "While a CUDA graph was captured, something was called that a graph cannot hold: a "
             "synchronisation (item(), copies to the host), an allocation outside of the pool, "
             "another thread's call, or a random generator that was not registered.",

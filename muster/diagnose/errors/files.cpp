@@ -51,7 +51,7 @@ constexpr Pattern kUnreadable[] = {{"failed finding central directory"},
                                    {"required keyword attribute"},
                                    {"Unrecognized type name"},
                                    {"Unknown type name"}};
-constexpr Cause kUnreadable[] = {
+constexpr Cause kUnreadableCauses[] = {
     {.why = "The file is what Git LFS puts in a large file's place, or a page that says that there "
             "is no such file.",
      .step = "`head -c 200 FILE` shows which. `git lfs pull`, or fetch the file again.",
@@ -82,7 +82,7 @@ constexpr Pattern kKeys[] = {
     {"Missing keys in state_dict"},
     {"doesn't contain a parameter group that matches the size of optimizer's group"},
     {"loaded state dict has a different number of parameter groups"}};
-constexpr Cause kKeys[] = {
+constexpr Cause kKeysCauses[] = {
     {.why = "The optimizer's state is of another model or another optimizer.",
      .step =
          "Make the optimizer as it was when it was saved: the same parameters, in the same groups.",
@@ -117,7 +117,7 @@ constexpr Pattern kDownload[] = {{"Max retries exceeded with url"},
                                  {"we cannot find the requested files in the disk cache"},
                                  {"Repository Not Found for url"},
                                  {"Connection error, and we cannot find"}};
-constexpr Cause kDownload[] = {
+constexpr Cause kDownloadCauses[] = {
     {.why = "The server wants a login, or does not let this one in.",
      .step = "Log in where the job runs (`huggingface-cli login`, a token in the environment), and "
              "accept the terms of gated files on the server's page.",

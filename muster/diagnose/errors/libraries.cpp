@@ -145,7 +145,7 @@ constexpr Pattern kFft[] = {{"CUFFT_INTERNAL_ERROR"},
                             {"cusparse error"},
                             {"curand*failed"},
                             {"CUSPARSELT_STATUS"}};
-constexpr Cause kFft[] = {
+constexpr Cause kFftCauses[] = {
     {.why = "cuFFT could not make its plan or its workspace: it is older than the device (CUDA "
             "11.7 and before on cards of capability 8.9), memory is short, the size in 16 bits is "
             "no power of two, or libcufft is not the one of this LibTorch.",

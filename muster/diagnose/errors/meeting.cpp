@@ -172,7 +172,7 @@ constexpr Pattern kDiffer[] = {{"Detected mismatch between collectives"},
                                {"Message truncated : received"},
                                {"NCCL WARN*mismatch"},
                                {"Mismatched NCCL version"}};
-constexpr Cause kDiffer[] = {
+constexpr Cause kDifferCauses[] = {
     {.why = "Ranks have different models: another number of parameters, or other shapes.",
      .step = "Print the number of parameters on each rank. Build the model from the same options "
              "and the same data (sizes of vocabularies, numbers of classes) on all ranks, before "

@@ -39,7 +39,7 @@ constexpr Pattern kJob[] = {{"There are not enough slots available"},
                             {"ssh exited with exit code 255"},
                             {"ssh: connect to host"},
                             {"ssh: Could not resolve hostname"}};
-constexpr Cause kJob[] = {
+constexpr Cause kJobCauses[] = {
     {.why = "No machine has what the job asks for, now or ever.",
      .step = "Ask for less per node (devices, memory, cores), or another partition; `sinfo -o '%P "
              "%G %m %c'` or `kubectl describe nodes` shows what there is.",
@@ -135,7 +135,7 @@ constexpr Pattern kBuild[] = {
     {"fatal error:*: No such file or directory", nullptr, Depth::kPerhaps},
     {"fatal error:*file not found", nullptr, Depth::kPerhaps},
     {"Cannot open include file", nullptr, Depth::kPerhaps}};
-constexpr Cause kBuild[] = {
+constexpr Cause kBuildCauses[] = {
     {.why = "The code is compiled with an older C++ than LibTorch's headers need.",
      .step = "Set CMAKE_CXX_STANDARD (or cxx_std_17; 20 from LibTorch 2.12 on) for the target, "
              "nvcc's as well.",
@@ -167,7 +167,7 @@ constexpr Pattern kOpenMp[] = {{"OMP: Error #15"},
                                {"MKL_THREADING_LAYER=INTEL is incompatible"},
                                {"OMP: Error #13"},
                                {"KMP_DUPLICATE_LIB_OK"}};
-constexpr Cause kOpenMp[] = {
+constexpr Cause kOpenMpCauses[] = {
     {.why = "Two copies of OpenMP's run time are in the process: LibTorch brings one, and MKL, "
             "OpenCV, numpy or conda another.",
      .step = "Let one remain: take both libraries from one source, or link all against the same "

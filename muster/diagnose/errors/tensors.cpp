@@ -264,7 +264,7 @@ constexpr Pattern kNan[] = {{"nan values in its 0th output"},
                             {"loss=nan", nullptr, Depth::kPerhaps},
                             {"loss nan", nullptr, Depth::kPerhaps},
                             {"to satisfy the constraint"}};
-constexpr Cause kNan[] = {
+constexpr Cause kNanCauses[] = {
     {.why = "Sampling met probabilities that are negative, infinite or NaN.",
      .step = "Find the first NaN in what comes before; draw from logits in float32.",
      .when = "probability tensor"},
@@ -289,7 +289,7 @@ constexpr Pattern kNoGrad[] = {{"does not require grad and does not have a grad_
                                {"can't call numpy() on Tensor that requires grad"},
                                {"No inf checks were recorded for this optimizer"},
                                {"One of the differentiated Tensors does not require grad"}};
-constexpr Cause kNoGrad[] = {
+constexpr Cause kNoGradCauses[] = {
     {.why = "backward starts from a tensor with more than one element.",
      .step = "Take the mean or the sum first, or give backward a gradient of that shape.",
      .when = "scalar outputs"},
