@@ -54,6 +54,13 @@ bool is_memory_error(std::string_view line) {
   return (at == 0 || (at != line.npos && line[at - 1] == ' ')) && line.find("CUDA") == line.npos;
 }
 
+/// Said as an error, and not as advice.
+bool is_said_to_have_failed(std::string_view line) {
+  if (line.find("if ") != line.npos || line.find("If ") != line.npos) return false;
+  return line.find("rror") != line.npos || line.find("ERROR") != line.npos ||
+         line.find("failed") != line.npos || line.find("xception") != line.npos;
+}
+
 constexpr Pattern kOutOfMemory[] = {{"CUDA out of memory"},
                                     {"torch*OutOfMemoryError"},
                                     {"c10*OutOfMemoryError"},
@@ -90,7 +97,8 @@ constexpr Pattern kOutOfMemory[] = {{"CUDA out of memory"},
                                     {"Allocation on device"},
                                     {"CUDA error 2:"},
                                     {"Resource exhausted: OOM"},
-                                    {"HSA_STATUS_ERROR_OUT_OF_RESOURCES"}};
+                                    {"HSA_STATUS_ERROR_OUT_OF_RESOURCES"},
+                                    {"out of memory", is_said_to_have_failed, Depth::kPerhaps}};
 constexpr Cause kOutOfMemoryCauses[] = {
     {.why = "The request alone is larger than the device.",
      .step =

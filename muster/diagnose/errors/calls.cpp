@@ -14,7 +14,17 @@ constexpr Pattern kUnknown[] = {{"CUDA unknown error"},
                                 {"CUDA*error 30"},
                                 {"CUDA*: unknown error"},
                                 {"CUDA*error 999"},
-                                {"Error 999: unknown error"}};
+                                {"Error 999: unknown error"},
+                                {"CUDA_ERROR_NOT_INITIALIZED"},
+                                {"cuda*DeviceCount*initialization error"},
+                                {"cuDeviceGetCount*initialization error"},
+                                {"cuInit*initialization error"},
+                                {"cuda*: initialization error"},
+                                {"OS call failed or operation not supported on this OS"},
+                                {"cudaErrorOperatingSystem"},
+                                {"CUDA_ERROR_OPERATING_SYSTEM"},
+                                {"named symbol not found"},
+                                {"cuInit*failed"}};
 constexpr Cause kUnknownCauses[] = {
     {.why = "CUDA could not start for a reason that it does not name: the module nvidia_uvm is not "
             "loaded or lost its state (after the machine slept, after an update), its device files "
@@ -41,7 +51,8 @@ constexpr Pattern kInvalid[] = {{"CUDA error: invalid argument"},
                                 {"cudaErrorNotPermitted"},
                                 {"CUDA error: operation not permitted"},
                                 {"CUDA_ERROR_NOT_PERMITTED"},
-                                {"CUDA*: operation not supported"}};
+                                {"CUDA*: operation not supported"},
+                                {"invalid device pointer"}};
 constexpr Cause kInvalidCauses[] = {
     {.why = "This device, driver or container does not know the call: virtual memory (expandable "
             "segments), memory pools, pinning, sharing between processes (virtual GPUs, WSL, "
@@ -84,7 +95,11 @@ constexpr Pattern kPeer[] = {{"peer access is not supported between these two de
                              {"cudaErrorMapBufferObjectFailed"},
                              {"cudaIpcOpenMemHandle*failed"},
                              {"cudaIpcGetMemHandle*failed"},
-                             {"P2P access is not supported between"}};
+                             {"P2P access is not supported between"},
+                             {"peer access*not supported"},
+                             {"enable access between nodes"},
+                             {"enable peer access*failed"},
+                             {"peer access*failed"}};
 constexpr Cause kPeerCauses[] = {
     {.why = "A device may map eight others at most at one time.",
      .step = "Let each process see the devices that it uses (CUDA_VISIBLE_DEVICES), one rank per "
@@ -106,7 +121,13 @@ constexpr Pattern kCapture[] = {{"operation not permitted when stream is capturi
                                 {"must be captured on a non-default stream"},
                                 {"operation would make the legacy stream depend on a capturing"},
                                 {"stream is capturing"},
-                                {"capture sequence contains"}};
+                                {"capture sequence contains"},
+                                {"graph capture*fail"},
+                                {"outside graph capture"},
+                                {"Capture CUDA graph failed"},
+                                {"capture*graph*failed"},
+                                {"inside a CUDA graph"},
+                                {"CUDA graphs*not supported"}};
 constexpr Cause kCaptureCauses[] = {
     {.why = "While a CUDA graph was captured, something was called that a graph cannot hold: a "
             "synchronisation (item(), copies to the host), an allocation outside of the pool, "

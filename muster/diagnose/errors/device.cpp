@@ -80,8 +80,6 @@ constexpr Pattern kFork[] = {{"Cannot re-initialize CUDA in forked subprocess"},
                              {"cudaErrorInitializationError"},
                              {"CUDA driver error: initialization error"},
                              {"error=3 : initialization error"},
-                             {"CUDA_ERROR_NOT_INITIALIZED"},
-                             {"CUDA*: initialization error"},
                              {"cuda runtime error (3)"}};
 constexpr Cause kForkCauses[] = {
     {.why = "The process was forked from one that used CUDA already; CUDA does not survive a fork.",
@@ -188,7 +186,18 @@ constexpr Pattern kNoDevice[] = {{"no CUDA-capable device is detected"},
                                  {"Failed to initialize NVML"},
                                  {"nvidia-container-cli:*error"},
                                  {"unknown or invalid runtime name: nvidia"},
-                                 {"unresolvable CDI devices"}};
+                                 {"unresolvable CDI devices"},
+                                 {"nvmlInit*failed"},
+                                 {"Failed to initiali*e the CUDA runtime"},
+                                 {"failed to initiali*e CUDA"},
+                                 {"cudaGetDeviceCount*== cudaSuccess' failed"},
+                                 {"cudaGetDeviceCount*failed"},
+                                 {"CUDA failed to initialize"},
+                                 {"requires a GPU"},
+                                 {"No GPU found"},
+                                 {"no GPU is available"},
+                                 {"No CUDA devices"},
+                                 {"Torch device type CUDA did not initialise"}};
 constexpr Cause kNoDeviceCauses[] = {
     {.why = "The container has lost its devices: systemd took the rights away when it read its "
             "units again.",

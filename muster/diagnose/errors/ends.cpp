@@ -115,7 +115,9 @@ constexpr Pattern kKilled[] = {
     {"(signal 9)"},
     {"by signal 9"},
     {"terminated by SIGKILL"},
-    {"Killed: 9"}};
+    {"Killed: 9"},
+    {"EXIT STRING: Killed"},
+    {"KILLED BY SIGNAL: 9"}};
 constexpr Cause kKilledCauses[] = {
     {.why =
          "The kernel killed the process because its control group (container, Slurm job) was out "
@@ -190,7 +192,9 @@ constexpr Pattern kSegfault[] = {
     {"-1073741819"},
     {"3221225477"},
     {"0xC00000FD"},
-    {"-1073741571"}};
+    {"-1073741571"},
+    {"EXIT STRING: Segmentation fault"},
+    {"KILLED BY SIGNAL: 11"}};
 constexpr Cause kSegfaultCauses[] = {
     {.why =
          "The process used an address that is not its own: objects of two ABIs or two LibTorchs in "

@@ -50,7 +50,14 @@ constexpr Pattern kUnreadable[] = {{"failed finding central directory"},
                                    {"archive does not contain"},
                                    {"required keyword attribute"},
                                    {"Unrecognized type name"},
-                                   {"Unknown type name"}};
+                                   {"Unknown type name"},
+                                   {"Unrecognized archive format"},
+                                   {"file is corrupt"},
+                                   {"archive is corrupt"},
+                                   {"not in gzip format"},
+                                   {"bad magic number"},
+                                   {"CRC check failed"},
+                                   {"Corrupt or unknown file format"}};
 constexpr Cause kUnreadableCauses[] = {
     {.why = "The file is what Git LFS puts in a large file's place, or a page that says that there "
             "is no such file.",

@@ -111,7 +111,9 @@ constexpr Pattern kThreads[] = {{"pthread_create failed"},
                                 {"cannot fork*Resource temporarily"},
                                 {"uv_thread_create"},
                                 {"Enable multithreading to use std::thread"},
-                                {"pthread_create*Operation not permitted"}};
+                                {"pthread_create*Operation not permitted"},
+                                {"tried to start too many threads"},
+                                {"too many memory regions"}};
 constexpr Cause kThreadsCauses[] = {
     {.why = "The user or the container may have no more processes and threads: each rank starts a "
             "thread per core in several libraries.",

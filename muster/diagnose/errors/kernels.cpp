@@ -135,7 +135,8 @@ constexpr Pattern kNoKernel[] = {{"no kernel image is available"},
                                  {"cuda runtime error (98)"},
                                  {"CUDA error 209"},
                                  {"Unknown CUDA arch"},
-                                 {"HSA_STATUS_ERROR_INVALID_ISA"}};
+                                 {"HSA_STATUS_ERROR_INVALID_ISA"},
+                                 {"TensileLibrary", nullptr, Depth::kPerhaps}};
 constexpr Cause kNoKernelCauses[] = {
     {.why =
          "The binary has no code for this device: LibTorch, or an extension, was built for other "

@@ -131,7 +131,21 @@ constexpr Pattern kSymbol[] = {{"undefined symbol: _ZN"},
                                {"0xC0000135"},
                                {"-1073741515"},
                                {"0xC000007B"},
-                               {"0xC0000139"}};
+                               {"0xC0000139"},
+                               {"DllNotFoundException"},
+                               {"BadImageFormatException"},
+                               {"UnsatisfiedLinkError"},
+                               {"Could not load file or assembly"},
+                               {"doesn't contain*reference to*libtorch"},
+                               {"Unable to load shared library"},
+                               {"Failed to load native component"},
+                               {"failed to load shared library"},
+                               {"Failed to load library"},
+                               {"cannot load shared object"},
+                               {"failed to load dynlib"},
+                               {"unable to load DLL"},
+                               {"0x8007007E"},
+                               {"0x8007007F"}};
 constexpr Cause kSymbolCauses[] = {
     {.why = "The driver's library is not here: no driver, or a container that was started without "
             "its devices.",

@@ -27,7 +27,9 @@ constexpr Pattern kGloo[] = {{"gloo/transport/tcp/*Connection closed by peer"},
                              {"ProcessGroupGloo*timed out"},
                              {"gloo*SO_ERROR:"},
                              {"gloo*Timed out waiting"},
-                             {"makeDeviceForInterface()*unsupported gloo device"}};
+                             {"makeDeviceForInterface()*unsupported gloo device"},
+                             {"gloo::*Exception"},
+                             {"gloo::*timed out"}};
 constexpr Cause kGlooCauses[] = {
     {.why = "The host's own name leads to an address of the loopback (127.0.1.1 is Debian's "
             "default), which ranks on other machines cannot reach.",
@@ -99,7 +101,8 @@ constexpr Pattern kPort[] = {
     {"RuntimeError: Connection refused", nullptr, Depth::kPeer},
     {"RuntimeError: Connection reset by peer", nullptr, Depth::kPeer},
     {"RuntimeError: Broken pipe", nullptr, Depth::kPeer},
-    {"RuntimeError: Connection timed out", nullptr, Depth::kPeer}};
+    {"RuntimeError: Connection timed out", nullptr, Depth::kPeer},
+    {"stop_waiting response", nullptr, Depth::kPeer}};
 constexpr Cause kPortCauses[] = {
     {.why = "The variables by which ranks find each other are not set: the program was started "
             "without a launcher.",

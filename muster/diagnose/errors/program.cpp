@@ -20,7 +20,17 @@ constexpr Pattern kFailed[] = {
     {"Back-off restarting failed container"},
     {"ssh exited with exit code 1"},
     {"0xC0000409"},
-    {"-1073740791"}};
+    {"-1073740791"},
+    {"exception in a background process"},
+    {"See stack trace for root cause"},
+    {"Got fatal signal from worker", nullptr, Depth::kPeer},
+    {"Engine core initialization failed"},
+    {"ActorDiedError"},
+    {"The actor died unexpectedly"},
+    {"worker died unexpectedly"},
+    {"application called MPI_Abort"},
+    {"BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES"},
+    {"Worker exit type: SYSTEM_ERROR"}};
 constexpr Cause kFailedCauses[] = {
     {.why = "An exception of LibTorch was not caught, and Windows does not print what it says.",
      .step = "Catch c10::Error (or std::exception) in main and print what(), or look at it in the "

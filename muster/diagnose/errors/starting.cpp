@@ -38,7 +38,9 @@ constexpr Pattern kJob[] = {{"There are not enough slots available"},
                             {"salloc: error:"},
                             {"ssh exited with exit code 255"},
                             {"ssh: connect to host"},
-                            {"ssh: Could not resolve hostname"}};
+                            {"ssh: Could not resolve hostname"},
+                            {"'ssh *returned non-zero exit status 255"},
+                            {"ssh *returned non-zero exit status 255"}};
 constexpr Cause kJobCauses[] = {
     {.why = "No machine has what the job asks for, now or ever.",
      .step = "Ask for less per node (devices, memory, cores), or another partition; `sinfo -o '%P "
@@ -134,7 +136,16 @@ constexpr Pattern kBuild[] = {
     {"identifier \"__builtin_"},
     {"fatal error:*: No such file or directory", nullptr, Depth::kPerhaps},
     {"fatal error:*file not found", nullptr, Depth::kPerhaps},
-    {"Cannot open include file", nullptr, Depth::kPerhaps}};
+    {"Cannot open include file", nullptr, Depth::kPerhaps},
+    {"Failed building wheel for", nullptr, Depth::kPerhaps},
+    {"metadata-generation-failed", nullptr, Depth::kPerhaps},
+    {"Failed to build*wheel", nullptr, Depth::kPerhaps},
+    {"Failed to find C compiler"},
+    {"No C compiler could be found"},
+    {"Unable to find a suitable compiler"},
+    {"Microsoft Visual C++ 14.0*is required"},
+    {"cl.exe*not found"},
+    {"command 'cl.exe' failed"}};
 constexpr Cause kBuildCauses[] = {
     {.why = "The code is compiled with an older C++ than LibTorch's headers need.",
      .step = "Set CMAKE_CXX_STANDARD (or cxx_std_17; 20 from LibTorch 2.12 on) for the target, "

@@ -1,55 +1,8 @@
-// Gradients and tensors of a program: rows 36, 39 to 42, 54 and 55.
+// Tensors of a program: rows 41, 42, 54 and 55.
 #include "muster/diagnose/catalogue/error_row.h"
 
 namespace muster::diagnose {
 namespace {
-
-constexpr Pattern kUnused[] = {{"Expected to have finished reduction in the prior iteration"},
-                               {"parameters that were not used in producing"},
-                               {"Expected to mark a variable ready only once"},
-                               {"Parameter at index*has been marked as ready twice"},
-                               {"doesn't have any parameters that require a gradient"}};
-constexpr Cause kUnusedCauses[] = {
-    {.why = "A parameter takes part twice in one backward: it is shared by two passes, or "
-            "recomputed by activation checkpointing.",
-     .step = "Tell DDP that the graph is static, use the checkpointing that is not re-entrant, or "
-             "make one forward of the two.",
-     .when = "marked as ready twice"},
-    {.why = "A parameter takes part twice in one backward: shared by two passes, or recomputed by "
-            "activation checkpointing.",
-     .step = "Tell DDP that the graph is static, or use the checkpointing that is not re-entrant.",
-     .when = "ready only once"},
-    {.why =
-         "An output of forward has no part in the loss, though unused parameters are looked for.",
-     .step = "Return only what the loss is computed from, or add the rest to it with weight 0.",
-     .when = "find_unused_parameters=True` is enabled"},
-    {.why = "Some parameters had no part in the loss, and DDP waits for their gradients.",
-     .step = "Set find_unused_parameters (it costs a walk over the graph), or freeze or remove "
-             "what is not used. TORCH_DISTRIBUTED_DEBUG=DETAIL names the parameters; Muster's DDP "
-             "names them by itself."}};
-
-constexpr Pattern kTwice[] = {{"backward through the graph a second time"}};
-constexpr Cause kTwiceCauses[] = {
-    {.why = "A tensor of an earlier step is part of the loss: the state of an RNN, a cached "
-            "feature, a "
-            "running sum; or backward is called twice on one graph.",
-     .step = "detach() what is carried from step to step, and compute the loss anew before each "
-             "backward. retain_graph only hides it, and costs memory."}};
-
-constexpr Pattern kInplace[] = {{"modified by an inplace operation"},
-                                {"a leaf Variable that requires grad"},
-                                {"a view of a leaf Variable"},
-                                {"is a view and is being modified inplace"},
-                                {"is a view of a leaf*in-place"},
-                                {"moved into the graph interior"}};
-constexpr Cause kInplaceCauses[] = {
-    {.why =
-         "A tensor that backward needs was changed after it had been used: `+=`, relu_, an index "
-         "assignment, or an optimizer's step between two backwards.",
-     .step =
-         "Use the form that makes a new tensor. Anomaly mode shows the operation whose backward "
-         "failed; the change came after it. With two networks, call both backwards before "
-         "the first step."}};
 
 constexpr Pattern kDtype[] = {{"expected scalar type*but found"},
                               {"must have the same dtype"},
@@ -128,7 +81,16 @@ constexpr Pattern kDevice[] = {{"Expected all tensors to be on the same device"}
                                {"Placeholder storage has not been allocated on MPS"},
                                {"Input type (MPS*and weight type*should be the same"},
                                {"all tensors must be on devices[0]"},
-                               {"is not on the expected device"}};
+                               {"is not on the expected device"},
+                               {"only work with single-device"},
+                               {"must be a CUDA tensor"},
+                               {"must be CUDA tensor"},
+                               {"must be a CPU tensor"},
+                               {"must be on CUDA"},
+                               {"must be on GPU"},
+                               {"should be on GPU"},
+                               {"is not a CUDA tensor"},
+                               {"expected a CUDA tensor"}};
 constexpr Cause kDeviceCauses[] = {
     {.why = "A tensor was made over memory of the host, and says that it is on a device (from_blob "
             "with "
@@ -241,96 +203,7 @@ constexpr Cause kShapesCauses[] = {
          "Print the shape in front of the layer that fails: the size of the image, the flattened "
          "features, or a channel too many are usual."}};
 
-constexpr Pattern kNan[] = {{"nan values in its 0th output"},
-                            {"nan values in its 1th output"},
-                            {"nan values in its"},
-                            {"probability tensor contains either"},
-                            {"oss is nan, stopping"},
-                            {"Loss became infinite or NaN"},
-                            {"loss is NaN"},
-                            {"non-finite loss"},
-                            {"found NaN in loss"},
-                            {"Loss is infinite or NaN"},
-                            {"loss has become NaN"},
-                            {"loss diverged"},
-                            {"contains NaN or infinity"},
-                            {"Current loss scale already at minimum"},
-                            {"Minimum loss scale reached"},
-                            {"Detected NaN"},
-                            {"input contains NaN"},
-                            {"The total norm of order*is non-finite"},
-                            {"was found non-finite"},
-                            {"loss: nan", nullptr, Depth::kPerhaps},
-                            {"loss=nan", nullptr, Depth::kPerhaps},
-                            {"loss nan", nullptr, Depth::kPerhaps},
-                            {"to satisfy the constraint"}};
-constexpr Cause kNanCauses[] = {
-    {.why = "Sampling met probabilities that are negative, infinite or NaN.",
-     .step = "Find the first NaN in what comes before; draw from logits in float32.",
-     .when = "probability tensor"},
-    {.why = "In 16 bits a value became too large, again and again, until the loss scale had "
-            "nowhere to go.",
-     .step = "Use bfloat16, a lower learning rate, or float32 where sums are long (losses, norms, "
-             "softmax).",
-     .when = "loss scale"},
-    {.why = "A value became infinite or NaN: a learning rate that is too high, a division or "
-            "logarithm of zero, a bad sample, or an overflow in 16 bits.",
-     .step = "Find the first operation that makes it (anomaly mode, or a check after each layer); "
-             "look at that batch; clip gradients, warm the learning rate up, add an epsilon under "
-             "logarithms, roots and divisions."}};
-
-constexpr Pattern kNoGrad[] = {{"does not require grad and does not have a grad_fn"},
-                               {"appears to not have been used in the graph"},
-                               {"grad can be implicitly created only for scalar outputs"},
-                               {"optimizer got an empty parameter list"},
-                               {"can't optimize a non-leaf Tensor"},
-                               {"can't optimize a non-leaf"},
-                               {"cannot register a hook on a tensor that doesn't require gradient"},
-                               {"can't call numpy() on Tensor that requires grad"},
-                               {"No inf checks were recorded for this optimizer"},
-                               {"One of the differentiated Tensors does not require grad"}};
-constexpr Cause kNoGradCauses[] = {
-    {.why = "backward starts from a tensor with more than one element.",
-     .step = "Take the mean or the sum first, or give backward a gradient of that shape.",
-     .when = "scalar outputs"},
-    {.why = "The optimizer was given what is no parameter of a leaf: none at all, or the result of "
-            "an operation (to(device) on a parameter is one).",
-     .step = "Move the module first, and give the optimizer module.parameters() after that.",
-     .when = "optimi"},
-    {.why = "The loss has no way back to a parameter: computed under NoGradGuard, through item(), "
-            "detach() or a conversion, from inputs alone, or all parameters are frozen.",
-     .step = "Print requires_grad of what goes into the loss, from its end backwards: the step "
-             "where it turns false is the one. With re-entrant checkpointing one input must "
-             "require a gradient."}};
-
 constexpr ErrorRow kTensorRows[] = {
-    {.number = 36,
-     .name = "ddp-unused-parameters",
-     .title = "DDP waits for gradients that do not come",
-     .depth = Depth::kCause,
-     .patterns = kUnused,
-     .causes = kUnusedCauses,
-     .checks = "",
-     .confirm = "the parameters without a gradient after backward",
-     .source = "https://github.com/pytorch/pytorch/issues/22436"},
-    {.number = 39,
-     .name = "backward-twice",
-     .title = "backward goes through a graph a second time",
-     .depth = Depth::kCause,
-     .patterns = kTwice,
-     .causes = kTwiceCauses,
-     .checks = "",
-     .confirm = "the depth of the loss's graph grows from step to step",
-     .source = ""},
-    {.number = 40,
-     .name = "inplace-modified",
-     .title = "a tensor that backward needs was changed",
-     .depth = Depth::kCause,
-     .patterns = kInplace,
-     .causes = kInplaceCauses,
-     .checks = "",
-     .confirm = "anomaly mode; version counters of the saved tensors",
-     .source = ""},
     {.number = 41,
      .name = "dtype-mismatch",
      .title = "dtypes do not fit",
@@ -366,29 +239,11 @@ constexpr ErrorRow kTensorRows[] = {
      .causes = kDeviceCauses,
      .checks = "",
      .confirm = "members of the module against what is registered",
-     .source = ""},
-    {.number = 66,
-     .name = "not-a-number",
-     .title = "a value is NaN or infinite",
-     .depth = Depth::kCause,
-     .patterns = kNan,
-     .causes = kNanCauses,
-     .checks = "",
-     .confirm = "the first operation whose result is not finite",
-     .source = ""},
-    {.number = 67,
-     .name = "no-gradient",
-     .title = "there is no gradient to compute",
-     .depth = Depth::kCause,
-     .patterns = kNoGrad,
-     .causes = kNoGradCauses,
-     .checks = "",
-     .confirm = "requires_grad along the way from the loss to a parameter",
      .source = ""}};
 
 }  // namespace
 
 extern constinit const ErrorFamilyEntry tensors_entry{
-    "tensors", "gradients, dtypes and devices of tensors", kTensorRows};
+    "tensors", "dtypes, devices and shapes of tensors", kTensorRows};
 
 }  // namespace muster::diagnose

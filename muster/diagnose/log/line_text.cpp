@@ -144,7 +144,7 @@ bool is_warning_line(std::string_view line) {
 }
 
 bool speaks_of_failure(std::string_view line) {
-  constexpr std::array<std::string_view, 9> kWords{"Error",
+  constexpr std::array<std::string_view, 10> kWords{"Error",
                                                    "error:",
                                                    "ERROR",
                                                    "what():",

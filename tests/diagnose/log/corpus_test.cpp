@@ -80,9 +80,15 @@ TEST(Corpus, FirstCauseIsNamedForMessagesThatNobodyHadSeen) {
   EXPECT_GE(score.right, 0.85 * score.all);
 }
 
+TEST(Corpus, FirstCauseIsNamedForMessagesOfASecondBlindSet) {
+  const Score score = score_of("fresh");
+  ASSERT_GT(score.all, 0);
+  EXPECT_GE(score.right, 0.85 * score.all);
+}
+
 TEST(Corpus, HasAHundredMessagesOfRowsThatThereAre) {
   size_t count = 0;
-  for (const char* part : {"development", "held_out", "later", "unseen"}) {
+  for (const char* part : {"development", "held_out", "later", "unseen", "fresh"}) {
     for (const CorpusEntry& entry : read_corpus(part)) {
       ++count;
       EXPECT_TRUE(entry.row == "none" || find_error_row(entry.row) != nullptr)
