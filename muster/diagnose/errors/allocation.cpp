@@ -98,7 +98,9 @@ constexpr Pattern kOutOfMemory[] = {{"CUDA out of memory"},
                                     {"CUDA error 2:"},
                                     {"Resource exhausted: OOM"},
                                     {"HSA_STATUS_ERROR_OUT_OF_RESOURCES"},
-                                    {"out of memory", is_said_to_have_failed, Depth::kPerhaps}};
+                                    {"out of memory", is_said_to_have_failed, Depth::kPerhaps},
+
+                                    {"gpu memory", nullptr, Depth::kGuess}};
 constexpr Cause kOutOfMemoryCauses[] = {
     {.why = "The request alone is larger than the device.",
      .step =
@@ -180,7 +182,19 @@ constexpr Pattern kHostMemory[] = {{"DefaultCPUAllocator: can't allocate memory"
                                    {"Couldn't open shared file mapping*1455"},
                                    {"cudaHostAlloc*out of memory"},
                                    {"page allocation failure"},
-                                   {"ENOMEM"}};
+                                   {"ENOMEM"},
+                                   {"out of dynamic memory in"},
+                                   {"node was low on resource: memory"},
+                                   {"node had condition: [MemoryPressure]"},
+                                   {"cannot allocate", nullptr, Depth::kGuess},
+                                   {"could not allocate", nullptr, Depth::kGuess},
+                                   {"failed to allocate", nullptr, Depth::kGuess},
+                                   {"unable to allocate", nullptr, Depth::kGuess},
+                                   {"allocation failed", nullptr, Depth::kGuess},
+                                   {"not enough memory", nullptr, Depth::kGuess},
+                                   {"insufficient memory", nullptr, Depth::kGuess},
+                                   {"out of dynamic memory", nullptr, Depth::kGuess},
+                                   {"out of host memory", nullptr, Depth::kGuess}};
 constexpr Cause kHostMemoryCauses[] = {
     {.why = "Windows has no more memory to promise: its paging file is too small.",
      .step = "Make the paging file larger, or start fewer loader workers.",
@@ -199,7 +213,9 @@ constexpr Pattern kBadAlloc[] = {{"std::bad_alloc"},
                                  {"larger than max_size()"},
                                  {"basic_string::_M_create"},
                                  {"basic_string::_S_create"},
-                                 {"bad allocation", nullptr, Depth::kPerhaps}};
+                                 {"bad allocation", nullptr, Depth::kPerhaps},
+                                 {"bad_alloc", nullptr, Depth::kGuess},
+                                 {"length_error", nullptr, Depth::kGuess}};
 constexpr Cause kBadAllocCauses[] = {
     {.why = "A string or vector has a size that cannot be: objects of another ABI are in the "
             "process, or "

@@ -24,7 +24,11 @@ constexpr Pattern kUnknown[] = {{"CUDA unknown error"},
                                 {"cudaErrorOperatingSystem"},
                                 {"CUDA_ERROR_OPERATING_SYSTEM"},
                                 {"named symbol not found"},
-                                {"cuInit*failed"}};
+                                {"cuInit*failed"},
+                                {"cuda*initializ", nullptr, Depth::kGuess},
+                                {"cuda*fail", nullptr, Depth::kGuess},
+                                {"cuda*error", nullptr, Depth::kGuess},
+                                {"gpu*initializ", nullptr, Depth::kGuess}};
 constexpr Cause kUnknownCauses[] = {
     {.why = "CUDA could not start for a reason that it does not name: the module nvidia_uvm is not "
             "loaded or lost its state (after the machine slept, after an update), its device files "
@@ -127,7 +131,10 @@ constexpr Pattern kCapture[] = {{"operation not permitted when stream is capturi
                                 {"Capture CUDA graph failed"},
                                 {"capture*graph*failed"},
                                 {"inside a CUDA graph"},
-                                {"CUDA graphs*not supported"}};
+                                {"CUDA graphs*not supported"},
+                                {"cuda graph", nullptr, Depth::kGuess},
+                                {"cudagraph", nullptr, Depth::kGuess},
+                                {"stream*captur", nullptr, Depth::kGuess}};
 constexpr Cause kCaptureCauses[] = {
     {.why = "While a CUDA graph was captured, something was called that a graph cannot hold: a "
             "synchronisation (item(), copies to the host), an allocation outside of the pool, "

@@ -26,7 +26,12 @@ constexpr Pattern kTooOld[] = {{"driver version is insufficient"},
                                {"cuda runtime error (803)"},
                                {"cuda runtime error (804)"},
                                {"CUDA error 35:"},
-                               {"CUDA driver is too old"}};
+                               {"CUDA driver is too old"},
+                               {"driver*too old", nullptr, Depth::kGuess},
+                               {"driver*insufficient", nullptr, Depth::kGuess},
+                               {"driver*version", nullptr, Depth::kGuess},
+                               {"update your*driver", nullptr, Depth::kGuess},
+                               {"incompatible driver", nullptr, Depth::kGuess}};
 constexpr Cause kTooOldCauses[] = {
     {.why = "A library for forward compatibility (cuda-compat) is loaded on a card that does not "
             "know it, or beside a driver that is too old.",
@@ -65,7 +70,12 @@ constexpr Pattern kBusy[] = {{"CUDA-capable devices are busy or unavailable"},
                              {"exclusive-thread device already in use"},
                              {"cudaErrorDeviceAlreadyInUse"},
                              {"CUDA error: device already in use"},
-                             {"cuda runtime error (46)"}};
+                             {"cuda runtime error (46)"},
+                             {"Return value 46 from 'cuda"},
+                             {"gpu*in use", nullptr, Depth::kGuess},
+                             {"gpu*busy", nullptr, Depth::kGuess},
+                             {"device*in use", nullptr, Depth::kGuess},
+                             {"device*busy", nullptr, Depth::kGuess}};
 constexpr Cause kBusyCauses[] = {
     {.why =
          "The device lets one process in at a time (compute mode Exclusive_Process), and another "
@@ -80,7 +90,12 @@ constexpr Pattern kFork[] = {{"Cannot re-initialize CUDA in forked subprocess"},
                              {"cudaErrorInitializationError"},
                              {"CUDA driver error: initialization error"},
                              {"error=3 : initialization error"},
-                             {"cuda runtime error (3)"}};
+                             {"cuda runtime error (3)"},
+                             {"can't create new processes if CUDA is already initialized"},
+                             {"already initialized*fork", nullptr, Depth::kGuess},
+                             {"fork*cuda", nullptr, Depth::kGuess},
+                             {"cuda*fork", nullptr, Depth::kGuess},
+                             {"processes*cuda*initialized", nullptr, Depth::kGuess}};
 constexpr Cause kForkCauses[] = {
     {.why = "The process was forked from one that used CUDA already; CUDA does not survive a fork.",
      .step = "Start workers before the first use of CUDA, or by spawn or exec. Loaders should make "
@@ -110,7 +125,10 @@ constexpr Pattern kFault[] = {{"uncorrectable ECC error"},
                               {"cuda runtime error (214)"},
                               {"severity=Uncorrected"},
                               {"SXid"},
-                              {"[Hardware Error]"}};
+                              {"[Hardware Error]"},
+                              {"Failed to initialize the NVIDIA GPU at"},
+                              {"uncorrectable", nullptr, Depth::kGuess},
+                              {"gpu*lost", nullptr, Depth::kGuess}};
 constexpr Cause kFaultCauses[] = {
     {.why = "The card fell off the bus: power, heat, a riser or the card itself.",
      .step = "Take the machine out of use and reboot it; see temperatures and power in `nvidia-smi "
@@ -194,10 +212,32 @@ constexpr Pattern kNoDevice[] = {{"no CUDA-capable device is detected"},
                                  {"cudaGetDeviceCount*failed"},
                                  {"CUDA failed to initialize"},
                                  {"requires a GPU"},
-                                 {"No GPU found"},
+                                 {"no gpu found", nullptr, Depth::kGuess},
                                  {"no GPU is available"},
                                  {"No CUDA devices"},
-                                 {"Torch device type CUDA did not initialise"}};
+                                 {"Torch device type CUDA did not initialise"},
+                                 {"No supported gpu backend found"},
+                                 {"Couldn't open CUDA library libcuda"},
+                                 {"failed to find libcuda"},
+                                 {"Unknown runtime specified nvidia"},
+                                 {"libcuda.so.1: cannot open shared object file: No such file"},
+                                 {"capabilities: [[compute"},
+                                 {"capabilities: [[gpu"},
+                                 {"no*gpu*found", nullptr, Depth::kGuess},
+                                 {"no*gpu*available", nullptr, Depth::kGuess},
+                                 {"no*gpu*detected", nullptr, Depth::kGuess},
+                                 {"no*cuda*device", nullptr, Depth::kGuess},
+                                 {"gpu*not available", nullptr, Depth::kGuess},
+                                 {"gpu*not found", nullptr, Depth::kGuess},
+                                 {"gpu*not detected", nullptr, Depth::kGuess},
+                                 {"cuda*not available", nullptr, Depth::kGuess},
+                                 {"cuda*unavailable", nullptr, Depth::kGuess},
+                                 {"cuda*not found on this", nullptr, Depth::kGuess},
+                                 {"no gpu", nullptr, Depth::kGuess},
+                                 {"no supported gpu", nullptr, Depth::kGuess},
+                                 {"requires cuda", nullptr, Depth::kGuess},
+                                 {"nvidia*not found", nullptr, Depth::kGuess},
+                                 {"no nvidia", nullptr, Depth::kGuess}};
 constexpr Cause kNoDeviceCauses[] = {
     {.why = "The container has lost its devices: systemd took the rights away when it read its "
             "units again.",

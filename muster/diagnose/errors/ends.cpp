@@ -117,7 +117,8 @@ constexpr Pattern kKilled[] = {
     {"terminated by SIGKILL"},
     {"Killed: 9"},
     {"EXIT STRING: Killed"},
-    {"KILLED BY SIGNAL: 9"}};
+    {"KILLED BY SIGNAL: 9"},
+    {"sigkill", nullptr, Depth::kGuess}};
 constexpr Cause kKilledCauses[] = {
     {.why =
          "The kernel killed the process because its control group (container, Slurm job) was out "
@@ -194,7 +195,10 @@ constexpr Pattern kSegfault[] = {
     {"0xC00000FD"},
     {"-1073741571"},
     {"EXIT STRING: Segmentation fault"},
-    {"KILLED BY SIGNAL: 11"}};
+    {"KILLED BY SIGNAL: 11"},
+    {"Signal (11) received"},
+    {"signal 11 received"},
+    {"sigsegv", nullptr, Depth::kGuess}};
 constexpr Cause kSegfaultCauses[] = {
     {.why =
          "The process used an address that is not its own: objects of two ABIs or two LibTorchs in "
@@ -233,7 +237,9 @@ constexpr Pattern kCancelled[] = {{"DUE TO TIME LIMIT"},
                                   {"interrupted by signal 2", nullptr, Depth::kPerhaps},
                                   {"interrupted by signal 15", nullptr, Depth::kPerhaps},
                                   {"NODE_FAIL"},
-                                  {"State: TIMEOUT"}};
+                                  {"State: TIMEOUT"},
+                                  {"time limit", nullptr, Depth::kGuess},
+                                  {"walltime", nullptr, Depth::kGuess}};
 constexpr Cause kCancelledCauses[] = {
     {.why = "The scheduler ended the job at its time limit.",
      .step = "Ask for more time, save checkpoints more often, and resume.",
@@ -294,7 +300,8 @@ constexpr Pattern kHeap[] = {{"double free or corruption"},
                              {"AddressSanitizer: attempting free on address"},
                              {"heap corruption detected"},
                              {"0xC0000374"},
-                             {"-1073740940"}};
+                             {"-1073740940"},
+                             {"double free", nullptr, Depth::kGuess}};
 constexpr Cause kHeapCauses[] = {
     {.why =
          "A pointer was freed that its allocator had not given out: two copies of a library (two "
@@ -322,7 +329,9 @@ constexpr Pattern kArithmetic[] = {{"Floating point exception"},
                                    {"died with <Signals.SIGFPE"},
                                    {"Arithmetic exception"},
                                    {"0xC0000094"},
-                                   {"interrupted by signal 8"}};
+                                   {"interrupted by signal 8"},
+                                   {"division by zero", nullptr, Depth::kGuess},
+                                   {"divide by zero", nullptr, Depth::kGuess}};
 constexpr Cause kArithmeticCauses[] = {
     {.why = "An integer was divided by zero, or by -1 the smallest there is (it has this name "
             "though no floating point is in it): as a rule a size that is 0: an empty batch or "

@@ -57,7 +57,19 @@ constexpr Pattern kUnreadable[] = {{"failed finding central directory"},
                                    {"not in gzip format"},
                                    {"bad magic number"},
                                    {"CRC check failed"},
-                                   {"Corrupt or unknown file format"}};
+                                   {"Corrupt or unknown file format"},
+                                   {"corrupt", nullptr, Depth::kGuess},
+                                   {"invalid header", nullptr, Depth::kGuess},
+                                   {"unexpected eof", nullptr, Depth::kGuess},
+                                   {"unexpected end", nullptr, Depth::kGuess},
+                                   {"truncated", nullptr, Depth::kGuess},
+                                   {"bad magic", nullptr, Depth::kGuess},
+                                   {"invalid magic", nullptr, Depth::kGuess},
+                                   {"failed to load*model", nullptr, Depth::kGuess},
+                                   {"failed to read", nullptr, Depth::kGuess},
+                                   {"unpickl", nullptr, Depth::kGuess},
+                                   {"deserializ", nullptr, Depth::kGuess},
+                                   {"not a valid", nullptr, Depth::kGuess}};
 constexpr Cause kUnreadableCauses[] = {
     {.why = "The file is what Git LFS puts in a large file's place, or a page that says that there "
             "is no such file.",
@@ -88,7 +100,11 @@ constexpr Pattern kKeys[] = {
     {"No such serialized submodule"},
     {"Missing keys in state_dict"},
     {"doesn't contain a parameter group that matches the size of optimizer's group"},
-    {"loaded state dict has a different number of parameter groups"}};
+    {"loaded state dict has a different number of parameter groups"},
+    {"missing key", nullptr, Depth::kGuess},
+    {"unexpected keys", nullptr, Depth::kGuess},
+    {"unexpected key(s)", nullptr, Depth::kGuess},
+    {"unexpected key in", nullptr, Depth::kGuess}};
 constexpr Cause kKeysCauses[] = {
     {.why = "The optimizer's state is of another model or another optimizer.",
      .step =
@@ -123,7 +139,14 @@ constexpr Pattern kDownload[] = {{"Max retries exceeded with url"},
                                  {"is not a valid model identifier"},
                                  {"we cannot find the requested files in the disk cache"},
                                  {"Repository Not Found for url"},
-                                 {"Connection error, and we cannot find"}};
+                                 {"Connection error, and we cannot find"},
+                                 {"http*connection", nullptr, Depth::kGuess},
+                                 {"name resolution", nullptr, Depth::kGuess},
+                                 {"failed to connect to http", nullptr, Depth::kGuess},
+                                 {"download*fail", nullptr, Depth::kGuess},
+                                 {"fail*download", nullptr, Depth::kGuess},
+                                 {"ssl*certificate", nullptr, Depth::kGuess},
+                                 {"http error", nullptr, Depth::kGuess}};
 constexpr Cause kDownloadCauses[] = {
     {.why = "The server wants a login, or does not let this one in.",
      .step = "Log in where the job runs (`huggingface-cli login`, a token in the environment), and "
@@ -143,7 +166,11 @@ constexpr Pattern kPermission[] = {{"PermissionError"},
                                    {"[Errno 13] Permission denied"},
                                    {"filesystem error*Permission denied"},
                                    {"open*: Permission denied"},
-                                   {"fopen*Permission denied"}};
+                                   {"fopen*Permission denied"},
+                                   {"access is denied", nullptr, Depth::kGuess},
+                                   {"access denied", nullptr, Depth::kGuess},
+                                   {"permission*denied", nullptr, Depth::kGuess},
+                                   {"not permitted", nullptr, Depth::kGuess}};
 constexpr Cause kPermissionCauses[] = {
     {.why = "The process may not read or write there: a folder of another user, a cache in a home "
             "that a container does not have, a file mounted read-only.",
@@ -158,7 +185,19 @@ constexpr Pattern kMissing[] = {
     {"No such file or directory: '", nullptr, Depth::kPerhaps},
     {"cannot open file", nullptr, Depth::kPerhaps},
     {"does not exist: No such file", nullptr, Depth::kPerhaps},
-    {"No checkpoint found at", nullptr, Depth::kPerhaps}};
+    {"No checkpoint found at", nullptr, Depth::kPerhaps},
+    {"does not exist", nullptr, Depth::kGuess},
+    {"cannot find*file", nullptr, Depth::kGuess},
+    {"can not find*file", nullptr, Depth::kGuess},
+    {"cannot find*path", nullptr, Depth::kGuess},
+    {"could not find*file", nullptr, Depth::kGuess},
+    {"file*not found", nullptr, Depth::kGuess},
+    {"cannot open*file", nullptr, Depth::kGuess},
+    {"could not open*file", nullptr, Depth::kGuess},
+    {"unable to open*file", nullptr, Depth::kGuess},
+    {"failed to open", nullptr, Depth::kGuess},
+    {"no such file", nullptr, Depth::kGuess},
+    {"not found at", nullptr, Depth::kGuess}};
 constexpr Cause kMissingCauses[] = {
     {.why = "A path is wrong, or relative to another folder than the program runs in; in a "
             "container or on another machine the folder may not be mounted.",

@@ -8,7 +8,9 @@ constexpr Pattern kUnused[] = {{"Expected to have finished reduction in the prio
                                {"parameters that were not used in producing"},
                                {"Expected to mark a variable ready only once"},
                                {"Parameter at index*has been marked as ready twice"},
-                               {"doesn't have any parameters that require a gradient"}};
+                               {"doesn't have any parameters that require a gradient"},
+                               {"unused param", nullptr, Depth::kGuess},
+                               {"find_unused", nullptr, Depth::kGuess}};
 constexpr Cause kUnusedCauses[] = {
     {.why = "A parameter takes part twice in one backward: it is shared by two passes, or "
             "recomputed by activation checkpointing.",
@@ -28,7 +30,9 @@ constexpr Cause kUnusedCauses[] = {
              "what is not used. TORCH_DISTRIBUTED_DEBUG=DETAIL names the parameters; Muster's DDP "
              "names them by itself."}};
 
-constexpr Pattern kTwice[] = {{"backward through the graph a second time"}};
+constexpr Pattern kTwice[] = {{"backward through the graph a second time"},
+                              {"backward*second time", nullptr, Depth::kGuess},
+                              {"already*freed", nullptr, Depth::kGuess}};
 constexpr Cause kTwiceCauses[] = {
     {.why = "A tensor of an earlier step is part of the loss: the state of an RNN, a cached "
             "feature, a "
@@ -41,7 +45,9 @@ constexpr Pattern kInplace[] = {{"modified by an inplace operation"},
                                 {"a view of a leaf Variable"},
                                 {"is a view and is being modified inplace"},
                                 {"is a view of a leaf*in-place"},
-                                {"moved into the graph interior"}};
+                                {"moved into the graph interior"},
+                                {"in-place*grad", nullptr, Depth::kGuess},
+                                {"inplace*grad", nullptr, Depth::kGuess}};
 constexpr Cause kInplaceCauses[] = {
     {.why =
          "A tensor that backward needs was changed after it had been used: `+=`, relu_, an index "
@@ -89,7 +95,21 @@ constexpr Pattern kNan[] = {{"nan values in its 0th output"},
                             {"loss diverged"},
                             {"diverged with loss"},
                             {"training diverged"},
-                            {"to satisfy the constraint"}};
+                            {"to satisfy the constraint"},
+                            {"NaN detected in"},
+                            {"nan detected", nullptr, Depth::kGuess},
+                            {"found nan", nullptr, Depth::kGuess},
+                            {"contains nan", nullptr, Depth::kGuess},
+                            {"has nan", nullptr, Depth::kGuess},
+                            {"nan in", nullptr, Depth::kGuess},
+                            {"nan or inf", nullptr, Depth::kGuess},
+                            {"inf or nan", nullptr, Depth::kGuess},
+                            {"is nan", nullptr, Depth::kGuess},
+                            {"non-finite", nullptr, Depth::kGuess},
+                            {"not finite", nullptr, Depth::kGuess},
+                            {"contain nan", nullptr, Depth::kGuess},
+                            {"nans in", nullptr, Depth::kGuess},
+                            {"nan values", nullptr, Depth::kGuess}};
 constexpr Cause kNanCauses[] = {
     {.why = "Sampling met probabilities that are negative, infinite or NaN.",
      .step = "Find the first NaN in what comes before; draw from logits in float32.",
@@ -114,7 +134,10 @@ constexpr Pattern kNoGrad[] = {{"does not require grad and does not have a grad_
                                {"cannot register a hook on a tensor that doesn't require gradient"},
                                {"can't call numpy() on Tensor that requires grad"},
                                {"No inf checks were recorded for this optimizer"},
-                               {"One of the differentiated Tensors does not require grad"}};
+                               {"One of the differentiated Tensors does not require grad"},
+                               {"does not have a grad", nullptr, Depth::kGuess},
+                               {"require*grad*not", nullptr, Depth::kGuess},
+                               {"not*require*grad", nullptr, Depth::kGuess}};
 constexpr Cause kNoGradCauses[] = {
     {.why = "backward starts from a tensor with more than one element.",
      .step = "Take the mean or the sum first, or give backward a gradient of that shape.",

@@ -40,7 +40,8 @@ constexpr Pattern kShm[] = {{"killed by signal: Bus error"},
                             {"torch_shm_manager"},
                             {"Error while creating shared memory"},
                             {"out of shared memory"},
-                            {"unable to mmap*/dev/shm"}};
+                            {"unable to mmap*/dev/shm"},
+                            {"shared memory", nullptr, Depth::kGuess}};
 constexpr Cause kShmCauses[] = {
     {.why =
          "/dev/shm is full: processes share tensors through it (loader workers, NCCL, ranks of "
@@ -55,7 +56,8 @@ constexpr Pattern kFiles[] = {{"Too many open files"},
                               {"EMFILE"},
                               {"received 0 items of ancdata"},
                               {"errno 24"},
-                              {"errno: 24"}};
+                              {"errno: 24"},
+                              {"file descriptor", nullptr, Depth::kGuess}};
 constexpr Cause kFilesCauses[] = {
     {.why = "The process has as many files open as it may (ulimit -n): tensors of loader workers "
             "cost one each, and loaders or files that are never closed add up.",
@@ -76,7 +78,12 @@ constexpr Pattern kDiskFull[] = {{"No space left on device"},
                                  {"There is not enough space on the disk"},
                                  {"[WinError 112]"},
                                  {"File*cannot be opened.", nullptr, Depth::kPerhaps},
-                                 {"Parent directory*does not exist", nullptr, Depth::kPerhaps}};
+                                 {"Parent directory*does not exist", nullptr, Depth::kPerhaps},
+                                 {"no space", nullptr, Depth::kGuess},
+                                 {"disk*full", nullptr, Depth::kGuess},
+                                 {"not enough disk", nullptr, Depth::kGuess},
+                                 {"quota*exceeded", nullptr, Depth::kGuess},
+                                 {"exceeded*quota", nullptr, Depth::kGuess}};
 constexpr Cause kDiskFullCauses[] = {
     {.why = "The user's quota is used up.",
      .step = "`quota -s`, or `lfs quota`; delete old checkpoints, or write elsewhere.",
@@ -113,7 +120,10 @@ constexpr Pattern kThreads[] = {{"pthread_create failed"},
                                 {"Enable multithreading to use std::thread"},
                                 {"pthread_create*Operation not permitted"},
                                 {"tried to start too many threads"},
-                                {"too many memory regions"}};
+                                {"too many memory regions"},
+                                {"create*thread", nullptr, Depth::kGuess},
+                                {"start*thread", nullptr, Depth::kGuess},
+                                {"spawn*thread", nullptr, Depth::kGuess}};
 constexpr Cause kThreadsCauses[] = {
     {.why = "The user or the container may have no more processes and threads: each rank starts a "
             "thread per core in several libraries.",
@@ -127,7 +137,8 @@ constexpr Pattern kStorage[] = {{"Stale file handle"},
                                 {"Remote I/O error"},
                                 {"Transport endpoint is not connected"},
                                 {"Cannot send after transport endpoint shutdown"},
-                                {"Read-only file system"}};
+                                {"Read-only file system"},
+                                {"i/o error", nullptr, Depth::kGuess}};
 constexpr Cause kStorageCauses[] = {
     {.why = "The file system does not take writes: mounted so, or made so by the kernel after an "
             "error of the disk.",

@@ -14,7 +14,9 @@ constexpr Pattern kAssert[] = {{"device-side assert triggered"},
                                {"hipErrorAssert"},
                                {"Assertion `t >= 0 && t < n_classes"},
                                {"cuda runtime error (59)"},
-                               {"cuda runtime error (710)"}};
+                               {"cuda runtime error (710)"},
+                               {"kernel*assert", nullptr, Depth::kGuess},
+                               {"device assert", nullptr, Depth::kGuess}};
 constexpr Cause kAssertCauses[] = {
     {.why = "A label is outside 0 … classes-1 (the loss checks it: t >= 0 && t < n_classes).",
      .step = "Compare the smallest and largest label with the width of the last layer, and what is "
@@ -67,7 +69,12 @@ constexpr Pattern kIllegal[] = {{"illegal memory access was encountered"},
                                 {"cuda runtime error (700)"},
                                 {"CUDA error 700"},
                                 {"cuda runtime error (715)"},
-                                {"cuda runtime error (73)"}};
+                                {"cuda runtime error (73)"},
+                                {"illegal*access", nullptr, Depth::kGuess},
+                                {"invalid*address", nullptr, Depth::kGuess},
+                                {"invalid*memory", nullptr, Depth::kGuess},
+                                {"memory fault", nullptr, Depth::kGuess},
+                                {"page fault", nullptr, Depth::kGuess}};
 constexpr Cause kIllegalCauses[] = {
     {.why = "A kernel touched memory that is not its own: a custom kernel or extension built for "
             "another LibTorch, a tensor freed while another stream used it, a 32-bit index in a "
@@ -136,7 +143,13 @@ constexpr Pattern kNoKernel[] = {{"no kernel image is available"},
                                  {"CUDA error 209"},
                                  {"Unknown CUDA arch"},
                                  {"HSA_STATUS_ERROR_INVALID_ISA"},
-                                 {"TensileLibrary", nullptr, Depth::kPerhaps}};
+                                 {"TensileLibrary", nullptr, Depth::kPerhaps},
+                                 {"compute capability", nullptr, Depth::kGuess},
+                                 {"not compatible with*gpu", nullptr, Depth::kGuess},
+                                 {"arch*not supported", nullptr, Depth::kGuess},
+                                 {"unsupported gpu arch", nullptr, Depth::kGuess},
+                                 {"gfx*not supported", nullptr, Depth::kGuess},
+                                 {"not compiled*sm_", nullptr, Depth::kGuess}};
 constexpr Cause kNoKernelCauses[] = {
     {.why =
          "The binary has no code for this device: LibTorch, or an extension, was built for other "
@@ -162,7 +175,10 @@ constexpr Pattern kLaunch[] = {{"invalid configuration argument"},
                                {"cuda runtime error (9)"},
                                {"cuda runtime error (7)"},
                                {"cuda runtime error (701)"},
-                               {"CUDA error 9:"}};
+                               {"CUDA error 9:"},
+                               {"launch*config", nullptr, Depth::kGuess},
+                               {"too many resources", nullptr, Depth::kGuess},
+                               {"launch*invalid", nullptr, Depth::kGuess}};
 constexpr Cause kLaunchCauses[] = {
     {.why = "A kernel uses more registers or shared memory than a block of this device has.",
      .step = "Build the extension for this device, with fewer threads per block or launch bounds.",

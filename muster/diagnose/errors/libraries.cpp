@@ -39,7 +39,10 @@ constexpr Pattern kCudnnFailed[] = {{"CUDNN_STATUS_EXECUTION_FAILED"},
                                     {"CUDNN_STATUS_MAPPING_ERROR"},
                                     {"miopenStatus"},
                                     {"cudnn_frontend*execute*failed"},
-                                    {"cuDNN launch failure"}};
+                                    {"cuDNN launch failure"},
+                                    {"cudnn Pool*launch failed"},
+                                    {"cudnn*fail", nullptr, Depth::kGuess},
+                                    {"cudnn*error", nullptr, Depth::kGuess}};
 constexpr Cause kCudnnFailedCauses[] = {
     {.why =
          "cuDNN met an error of the device: that of an earlier kernel which is reported only now, "
@@ -74,7 +77,11 @@ constexpr Pattern kCudnnVersions[] = {{"SUBLIBRARY_VERSION_MISMATCH"},
                                       {"Cannot load symbol cudnn"},
                                       {"Could not load symbol cudnn"},
                                       {"libcudnn*undefined symbol"},
-                                      {"CuDNN library needs to have matching major version"}};
+                                      {"CuDNN library needs to have matching major version"},
+                                      {"Loaded runtime CuDNN library"},
+                                      {"Loaded runtime cuDNN library*but source was compiled"},
+                                      {"cudnn*version", nullptr, Depth::kGuess},
+                                      {"cudnn*compatib", nullptr, Depth::kGuess}};
 constexpr Cause kCudnnVersionsCauses[] = {
     {.why = "Libraries of two versions of cuDNN are in the process: some from the wheel, some from "
             "the system or from LD_LIBRARY_PATH.",
@@ -120,7 +127,11 @@ constexpr Pattern kCublasFailed[] = {{"CUBLAS_STATUS_EXECUTION_FAILED"},
                                      {"rocblas_status_internal_error"},
                                      {"HIPBLASLT_STATUS"},
                                      {"cublasLt*failed"},
-                                     {"cublas runtime error"}};
+                                     {"cublas runtime error"},
+                                     {"CUBLAS failure in"},
+                                     {"cublas*fail", nullptr, Depth::kGuess},
+                                     {"cublas*error", nullptr, Depth::kGuess},
+                                     {"blas*launch failed", nullptr, Depth::kGuess}};
 constexpr Cause kCublasFailedCauses[] = {
     {.why = "This device does not know this dtype (bfloat16 and TF32 need capability 8.0), or the "
             "libraries of two CUDA versions are mixed.",
@@ -144,7 +155,15 @@ constexpr Pattern kFft[] = {{"CUFFT_INTERNAL_ERROR"},
                             {"cuFFT error"},
                             {"cusparse error"},
                             {"curand*failed"},
-                            {"CUSPARSELT_STATUS"}};
+                            {"CUSPARSELT_STATUS"},
+                            {"cufft*fail", nullptr, Depth::kGuess},
+                            {"cufft*error", nullptr, Depth::kGuess},
+                            {"cusparse*fail", nullptr, Depth::kGuess},
+                            {"cusparse*error", nullptr, Depth::kGuess},
+                            {"curand*fail", nullptr, Depth::kGuess},
+                            {"curand*error", nullptr, Depth::kGuess},
+                            {"cusolver*fail", nullptr, Depth::kGuess},
+                            {"cusolver*error", nullptr, Depth::kGuess}};
 constexpr Cause kFftCauses[] = {
     {.why = "cuFFT could not make its plan or its workspace: it is older than the device (CUDA "
             "11.7 and before on cards of capability 8.9), memory is short, the size in 16 bits is "

@@ -70,7 +70,10 @@ constexpr Pattern kReference[] = {{"undefined reference to*c10::"},
                                   {"is incompatible with i386:x86-64"},
                                   {"error LNK"},
                                   {"fatal error LNK"},
-                                  {"relocation truncated to fit"}};
+                                  {"relocation truncated to fit"},
+                                  {"undefined reference", nullptr, Depth::kGuess},
+                                  {"unresolved external", nullptr, Depth::kGuess},
+                                  {"undefined symbols", nullptr, Depth::kGuess}};
 constexpr Cause kReferenceCauses[] = {
     {.why = "Libraries that were linked want a newer libstdc++ than the linker found.",
      .step =
@@ -145,7 +148,19 @@ constexpr Pattern kSymbol[] = {{"undefined symbol: _ZN"},
                                {"failed to load dynlib"},
                                {"unable to load DLL"},
                                {"0x8007007E"},
-                               {"0x8007007F"}};
+                               {"0x8007007F"},
+                               {"CUDA runtime library not found"},
+                               {"library not found", nullptr, Depth::kGuess},
+                               {"could not load*library", nullptr, Depth::kGuess},
+                               {"unable to load*library", nullptr, Depth::kGuess},
+                               {"failed to load*library", nullptr, Depth::kGuess},
+                               {"cannot load*library", nullptr, Depth::kGuess},
+                               {"library*cannot be loaded", nullptr, Depth::kGuess},
+                               {"failed to load shared", nullptr, Depth::kGuess},
+                               {"dll*not found", nullptr, Depth::kGuess},
+                               {".so*not found", nullptr, Depth::kGuess},
+                               {"failed to load*.so", nullptr, Depth::kGuess},
+                               {"could not load*.so", nullptr, Depth::kGuess}};
 constexpr Cause kSymbolCauses[] = {
     {.why = "The driver's library is not here: no driver, or a container that was started without "
             "its devices.",
@@ -190,7 +205,17 @@ constexpr Pattern kOperator[] = {{"Could not run '*with arguments from the '*bac
                                  {"is not yet supported on this device"},
                                  {"operator torchvision::"},
                                  {"the derivative for*is not implemented"},
-                                 {"is not supported for the MPS"}};
+                                 {"is not supported for the MPS"},
+                                 {"not implemented for", nullptr, Depth::kGuess},
+                                 {"is not implemented", nullptr, Depth::kGuess},
+                                 {"not supported on", nullptr, Depth::kGuess},
+                                 {"unsupported op", nullptr, Depth::kGuess},
+                                 {"no kernel", nullptr, Depth::kGuess},
+                                 {"not currently supported", nullptr, Depth::kGuess},
+                                 {"not yet implemented", nullptr, Depth::kGuess},
+                                 {"not implemented on", nullptr, Depth::kGuess},
+                                 {"operator*not found", nullptr, Depth::kGuess},
+                                 {"op*not registered", nullptr, Depth::kGuess}};
 constexpr Cause kOperatorCauses[] = {
     {.why = "torchvision is the build for the CPU, or of another version than torch.",
      .step = "Install the pair that belongs together, from the same index (cuNNN).",

@@ -29,7 +29,10 @@ constexpr Pattern kGloo[] = {{"gloo/transport/tcp/*Connection closed by peer"},
                              {"gloo*Timed out waiting"},
                              {"makeDeviceForInterface()*unsupported gloo device"},
                              {"gloo::*Exception"},
-                             {"gloo::*timed out"}};
+                             {"gloo::*timed out"},
+                             {"connection*closed", nullptr, Depth::kGuess},
+                             {"connection*reset", nullptr, Depth::kGuess},
+                             {"connection*refused", nullptr, Depth::kGuess}};
 constexpr Cause kGlooCauses[] = {
     {.why = "The host's own name leads to an address of the loopback (127.0.1.1 is Debian's "
             "default), which ranks on other machines cannot reach.",
@@ -102,7 +105,14 @@ constexpr Pattern kPort[] = {
     {"RuntimeError: Connection reset by peer", nullptr, Depth::kPeer},
     {"RuntimeError: Broken pipe", nullptr, Depth::kPeer},
     {"RuntimeError: Connection timed out", nullptr, Depth::kPeer},
-    {"stop_waiting response", nullptr, Depth::kPeer}};
+    {"stop_waiting response", nullptr, Depth::kPeer},
+    {"rendezvous*fail", nullptr, Depth::kGuess},
+    {"rendezvous*timed", nullptr, Depth::kGuess},
+    {"rendezvous*error", nullptr, Depth::kGuess},
+    {"store*timed out", nullptr, Depth::kGuess},
+    {"store*timeout", nullptr, Depth::kGuess},
+    {"master*connect", nullptr, Depth::kGuess},
+    {"connect*master", nullptr, Depth::kGuess}};
 constexpr Cause kPortCauses[] = {
     {.why = "The variables by which ranks find each other are not set: the program was started "
             "without a launcher.",
@@ -174,7 +184,11 @@ constexpr Pattern kDiffer[] = {{"Detected mismatch between collectives"},
                                {"inconsistent across ranks"},
                                {"Message truncated : received"},
                                {"NCCL WARN*mismatch"},
-                               {"Mismatched NCCL version"}};
+                               {"Mismatched NCCL version"},
+                               {"rank*mismatch", nullptr, Depth::kGuess},
+                               {"rank*differ", nullptr, Depth::kGuess},
+                               {"ranks*same", nullptr, Depth::kGuess},
+                               {"different*rank", nullptr, Depth::kGuess}};
 constexpr Cause kDifferCauses[] = {
     {.why = "Ranks have different models: another number of parameters, or other shapes.",
      .step = "Print the number of parameters on each rank. Build the model from the same options "

@@ -28,7 +28,12 @@ constexpr Pattern kSystem[] = {{"NCCL*unhandled system error"},
                                {"Call to posix_fallocate failed"},
                                {"NCCL WARN*Too many open files"},
                                {"NCCL Error 2"},
-                               {"NCCL WARN*nterface found"}};
+                               {"NCCL WARN*nterface found"},
+                               {"WARN Socket creation failed"},
+                               {"nccl*socket", nullptr, Depth::kGuess},
+                               {"nccl*connect", nullptr, Depth::kGuess},
+                               {"socket creation failed", nullptr, Depth::kGuess},
+                               {"nccl*network", nullptr, Depth::kGuess}};
 constexpr Cause kSystemCauses[] = {
     {.why = "NCCL could not make its segments in /dev/shm: it is full, too small or not writable "
             "(64 MiB is a container's default).",
@@ -79,7 +84,8 @@ constexpr Pattern kUsage[] = {{"ncclInvalidUsage"},
                               {"NCCL WARN Invalid rank"},
                               {"NCCL WARN*invalid device pointer"},
                               {"NCCL Error 4"},
-                              {"NCCL Error 5"}};
+                              {"NCCL Error 5"},
+                              {"nccl*invalid", nullptr, Depth::kGuess}};
 constexpr Cause kUsageCauses[] = {
     {.why = "Two ranks use the same device.",
      .step =
@@ -108,7 +114,10 @@ constexpr Pattern kRemote[] = {{"ncclRemoteError"},
                                {"NCCL Error 6"},
                                {"Proxy Call to rank"},
                                {"Failed to execute operation"},
-                               {"NET/IB*Got async*event"}};
+                               {"NET/IB*Got async*event"},
+                               {"nccl*remote", nullptr, Depth::kGuess},
+                               {"nccl*peer", nullptr, Depth::kGuess},
+                               {"nccl*abort", nullptr, Depth::kGuess}};
 constexpr Cause kRemoteCauses[] = {
     {.why = "The network card gave up: a cable, a switch, or a peer that is gone.",
      .step = "Look at the peer that is named, then at the link (`ibstat`, port counters); raise "
@@ -131,7 +140,12 @@ constexpr Pattern kTimeout[] = {{"Watchdog caught collective operation timeout"}
                                 {"timed out in blocking wait"},
                                 {"Exception (either an error or timeout) detected by watchdog"},
                                 {"NCCL*collective operation timeout"},
-                                {"Timed out waiting*NCCL"}};
+                                {"Timed out waiting*NCCL"},
+                                {"allreduce*time", nullptr, Depth::kGuess},
+                                {"all_reduce*time", nullptr, Depth::kGuess},
+                                {"collective*time", nullptr, Depth::kGuess},
+                                {"broadcast*timed", nullptr, Depth::kGuess},
+                                {"barrier*time", nullptr, Depth::kGuess}};
 constexpr Cause kTimeoutCauses[] = {
     {.why =
          "A rank did not come to a collective for the length of the timeout: it skipped the call, "

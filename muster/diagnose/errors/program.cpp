@@ -30,7 +30,21 @@ constexpr Pattern kFailed[] = {
     {"worker died unexpectedly"},
     {"application called MPI_Abort"},
     {"BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES"},
-    {"Worker exit type: SYSTEM_ERROR"}};
+    {"Worker exit type: SYSTEM_ERROR"},
+    {"traceback : To enable traceback see"},
+    {"background workers are no longer alive"},
+    {"background worker is 6 feet under"},
+    {"[process exited with code"},
+    {"terminated or timed out after"},
+    {"有未经处理的异常"},
+    {"no longer alive", nullptr, Depth::kGuess},
+    {"terminated or timed out", nullptr, Depth::kGuess},
+    {"worker*died", nullptr, Depth::kGuess},
+    {"worker*is dead", nullptr, Depth::kGuess},
+    {"worker*crashed", nullptr, Depth::kGuess},
+    {"process*exited with", nullptr, Depth::kGuess},
+    {"process*died", nullptr, Depth::kGuess},
+    {"process*crashed", nullptr, Depth::kGuess}};
 constexpr Cause kFailedCauses[] = {
     {.why = "An exception of LibTorch was not caught, and Windows does not print what it says.",
      .step = "Catch c10::Error (or std::exception) in main and print what(), or look at it in the "
@@ -53,7 +67,11 @@ constexpr Cause kFailedCauses[] = {
 
 constexpr Pattern kAssertion[] = {{"INTERNAL ASSERT FAILED*please report a bug to PyTorch"},
                                   {"ASSERT FAILED*please report a bug to PyTorch"},
-                                  {"please report a bug to PyTorch"}};
+                                  {"please report a bug to PyTorch"},
+                                  {"torch/csrc*assertion"},
+                                  {"aten/src*assertion"},
+                                  {"c10/*assertion `"},
+                                  {"internal assert", nullptr, Depth::kGuess}};
 constexpr Cause kAssertionCauses[] = {
     {.why = "A module is used that was not loaded: torch::jit::load threw, or was not called.",
      .step = "Check what load returned before the first forward.",
@@ -87,7 +105,16 @@ constexpr Pattern kApi[] = {{"is not a member of 'torch"},
                             {"no matching function for call to 'at::"},
                             {"DeprecatedTypeProperties*cannot be converted"},
                             {"at::DeprecatedTypeProperties"},
-                            {"Must not create a new variable from a variable"}};
+                            {"Must not create a new variable from a variable"},
+                            {"no known conversion for argument"},
+                            {"error: reference to *is ambiguous"},
+                            {"no matching function", nullptr, Depth::kGuess},
+                            {"no member named", nullptr, Depth::kGuess},
+                            {"has no member", nullptr, Depth::kGuess},
+                            {"is not a member", nullptr, Depth::kGuess},
+                            {"no matching constructor", nullptr, Depth::kGuess},
+                            {"was not declared", nullptr, Depth::kGuess},
+                            {"cannot convert", nullptr, Depth::kGuess}};
 constexpr Cause kApiCauses[] = {
     {.why =
          "The code uses headers (TH, THC) that LibTorch has dropped: the last with them was 1.10.",
@@ -108,7 +135,12 @@ constexpr Pattern kUndefined[] = {{"found an undefined Tensor"},
                                   {"undefined tensor"},
                                   {"Expected a proper Tensor but got None"},
                                   {"Tensor that does not have storage"},
-                                  {"Cannot copy out of meta tensor"}};
+                                  {"Cannot copy out of meta tensor"},
+                                  {"null tensor", nullptr, Depth::kGuess},
+                                  {"uninitialized tensor", nullptr, Depth::kGuess},
+                                  {"empty tensor", nullptr, Depth::kGuess},
+                                  {"tensor*undefined", nullptr, Depth::kGuess},
+                                  {"tensor*not initialized", nullptr, Depth::kGuess}};
 constexpr Cause kUndefinedCauses[] = {
     {.why = "A module holder is empty: declared with nullptr and never given a module.",
      .step = "Give it one in the constructor (register_module(\"fc\", torch::nn::Linear(…))).",
@@ -130,7 +162,10 @@ constexpr Pattern kScript[] = {{"Expected a value of type*for argument"},
                                {"Expected Tuple but got"},
                                {"Expected GenericList but got"},
                                {"Expected GenericDict but got"},
-                               {"is_tensor_list*INTERNAL ASSERT"}};
+                               {"is_tensor_list*INTERNAL ASSERT"},
+                               {"torchscript", nullptr, Depth::kGuess},
+                               {"script method", nullptr, Depth::kGuess},
+                               {"forward()*missing", nullptr, Depth::kGuess}};
 constexpr Cause kScriptCauses[] = {
     {.why = "What a script returns is of another type than the program takes: a tuple or a "
             "dictionary where a tensor is expected, for instance.",
@@ -151,7 +186,9 @@ constexpr Pattern kSingular[] = {{"matrix is singular"},
                                  {"leading minor of order"},
                                  {"illegal argument*in call to lapack"},
                                  {"MAGMA*singular"},
-                                 {"could not be completed because the input matrix"}};
+                                 {"could not be completed because the input matrix"},
+                                 {"not positive", nullptr, Depth::kGuess},
+                                 {"ill-conditioned", nullptr, Depth::kGuess}};
 constexpr Cause kSingularCauses[] = {
     {.why = "A decomposition has no result: a matrix is singular, not positive definite, or has "
             "NaN in it.",

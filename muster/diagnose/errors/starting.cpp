@@ -40,7 +40,12 @@ constexpr Pattern kJob[] = {{"There are not enough slots available"},
                             {"ssh: connect to host"},
                             {"ssh: Could not resolve hostname"},
                             {"'ssh *returned non-zero exit status 255"},
-                            {"ssh *returned non-zero exit status 255"}};
+                            {"ssh *returned non-zero exit status 255"},
+                            {"invalid partition", nullptr, Depth::kGuess},
+                            {"invalid account", nullptr, Depth::kGuess},
+                            {"not enough slots", nullptr, Depth::kGuess},
+                            {"could not be scheduled", nullptr, Depth::kGuess},
+                            {"cannot be scheduled", nullptr, Depth::kGuess}};
 constexpr Cause kJobCauses[] = {
     {.why = "No machine has what the job asks for, now or ever.",
      .step = "Ask for less per node (devices, memory, cores), or another partition; `sinfo -o '%P "
@@ -145,7 +150,16 @@ constexpr Pattern kBuild[] = {
     {"Unable to find a suitable compiler"},
     {"Microsoft Visual C++ 14.0*is required"},
     {"cl.exe*not found"},
-    {"command 'cl.exe' failed"}};
+    {"command 'cl.exe' failed"},
+    {"error: no instance of"},
+    {"error: no instance of constructor"},
+    {"could not find*package", nullptr, Depth::kGuess},
+    {"cmake*not found", nullptr, Depth::kGuess},
+    {"failed building", nullptr, Depth::kGuess},
+    {"could not build", nullptr, Depth::kGuess},
+    {"compil*failed", nullptr, Depth::kGuess},
+    {"failed to compile", nullptr, Depth::kGuess},
+    {"error compiling", nullptr, Depth::kGuess}};
 constexpr Cause kBuildCauses[] = {
     {.why = "The code is compiled with an older C++ than LibTorch's headers need.",
      .step = "Set CMAKE_CXX_STANDARD (or cxx_std_17; 20 from LibTorch 2.12 on) for the target, "
@@ -177,7 +191,9 @@ constexpr Pattern kOpenMp[] = {{"OMP: Error #15"},
                                {"but found libomp"},
                                {"MKL_THREADING_LAYER=INTEL is incompatible"},
                                {"OMP: Error #13"},
-                               {"KMP_DUPLICATE_LIB_OK"}};
+                               {"KMP_DUPLICATE_LIB_OK"},
+                               {"libiomp*already", nullptr, Depth::kGuess},
+                               {"libomp*already", nullptr, Depth::kGuess}};
 constexpr Cause kOpenMpCauses[] = {
     {.why = "Two copies of OpenMP's run time are in the process: LibTorch brings one, and MKL, "
             "OpenCV, numpy or conda another.",

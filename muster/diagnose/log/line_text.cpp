@@ -143,19 +143,43 @@ bool is_warning_line(std::string_view line) {
       kWords, [&](std::string_view word) { return text.find(word) != std::string_view::npos; });
 }
 
+namespace {
+
+/// Whether it is a measured or counted thing that the word at `at` names: "error: 0.034",
+/// "failed: 0", "0 errors".
+bool is_quantity(std::string_view line, size_t at, size_t end) {
+  if (at >= 2 && line[at - 1] == ' ' && line[at - 2] == '0' && (at == 2 || !is_digit(line[at - 3])))
+    return true;
+  end = line.find_first_not_of("s:= ", end);
+  if (end == line.npos || !is_digit(line[end])) return false;
+  const size_t behind = line.find_first_not_of("0123456789", end);
+  if (behind == line.npos || line[behind] != '.') return line.substr(end, behind - end) == "0";
+  return behind + 1 < line.size() && is_digit(line[behind + 1]);
+}
+
+}  // namespace
+
 bool speaks_of_failure(std::string_view line) {
-  constexpr std::array<std::string_view, 10> kWords{"Error",
-                                                   "error:",
-                                                   "ERROR",
-                                                   "what():",
-                                                   "xception",
-                                                   "FATAL",
-                                                   "atal error",
-                                                   "Aborted",
-                                                   "abort",
-                                                   "failed"};
-  return std::ranges::any_of(
-      kWords, [&](std::string_view word) { return line.find(word) != std::string_view::npos; });
+  // The names of tests that went well.
+  for (const std::string_view good : {" OK ]", "[ RUN ", "PASSED"}) {
+    if (line.find(good) != line.npos) return false;
+  }
+  constexpr std::array<std::string_view, 12> kWords{"Error",
+                                                    "error:",
+                                                    "ERROR",
+                                                    "what():",
+                                                    "xception",
+                                                    "FATAL",
+                                                    "atal error",
+                                                    "Aborted",
+                                                    "abort",
+                                                    "failed",
+                                                    "ailure",
+                                                    "ssertion"};
+  return std::ranges::any_of(kWords, [&](std::string_view word) {
+    const size_t at = line.find(word);
+    return at != std::string_view::npos && !is_quantity(line, at, at + word.size());
+  });
 }
 
 }  // namespace muster::diagnose

@@ -26,11 +26,12 @@ struct LinePrefix {
 };
 LinePrefix line_prefix(std::string_view line);
 
-/// Whether the line says of itself that it is a warning, or that what it tells of is mended: "[W socket.cpp:401]", "W0514 …", "WARNING:",
-/// "UserWarning:", "[WARNING]".
+/// Whether the line says of itself that it is a warning, or that what it tells of is mended:
+/// "[W socket.cpp:401]", "W0514 …", "WARNING:", "UserWarning:", "[WARNING]".
 bool is_warning_line(std::string_view line);
 
-/// Whether the line speaks of a failure at all: "error", "exception", "what():", "fatal".
+/// Whether the line speaks of a failure at all: "error", "exception", "what():", "fatal"; a measured
+/// or counted thing ("error: 0.12", "0 failed") and a test that passed are none.
 bool speaks_of_failure(std::string_view line);
 
 }  // namespace muster::diagnose

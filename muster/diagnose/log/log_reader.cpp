@@ -56,6 +56,8 @@ struct Closeness {
 struct ReadyCatalogue {
   PatternSet patterns;
   std::vector<PatternMeaning> meanings;  // by pattern
+  PatternSet guesses;                    // the patterns of depth kGuess: asked last
+  std::vector<PatternMeaning> guess_meanings;
   std::vector<const ErrorRow*> rows;
 };
 
@@ -64,8 +66,10 @@ ReadyCatalogue make_ready_catalogue() {
   for (const ErrorFamilyEntry* family : error_families()) {
     for (const ErrorRow& row : family->rows) {
       for (const Pattern& pattern : row.patterns) {
-        ready.patterns.add(pattern.text);
-        ready.meanings.push_back({.row = ready.rows.size(), .pattern = &pattern});
+        const bool guess = pattern.depth == Depth::kGuess;
+        (guess ? ready.guesses : ready.patterns).add(pattern.text);
+        (guess ? ready.guess_meanings : ready.meanings)
+            .push_back({.row = ready.rows.size(), .pattern = &pattern});
       }
       for (size_t cause = 0; cause < row.causes.size(); ++cause) {
         if (row.causes[cause].when.empty()) continue;
@@ -76,6 +80,7 @@ ReadyCatalogue make_ready_catalogue() {
     }
   }
   ready.patterns.build();
+  ready.guesses.build();
   return ready;
 }
 
@@ -97,12 +102,14 @@ struct LogReader::State {
   State();
   void line(std::string_view raw);
   void piece_of_line(std::string_view text);
+  void unknown_failure(std::string_view text);
   void sight(size_t row, Depth depth, std::string_view text);
   void see(size_t row, Depth depth, Sighting sighting, bool warning);
   void note_condition(const PatternMeaning& meaning);
   SeenRow& seen_row(const ErrorRow& row);
 
   PatternSet patterns = ready_catalogue().patterns;  // with room of its own to search in
+  PatternSet guesses = ready_catalogue().guesses;
   const std::vector<PatternMeaning>& meanings = ready_catalogue().meanings;
   const std::vector<const ErrorRow*>& rows = ready_catalogue().rows;
   std::vector<SeenRow> seen;                   // by row; count 0: not seen
@@ -202,12 +209,27 @@ void LogReader::State::piece_of_line(std::string_view raw) {
   if (best_row != kNobody) {
     sight(best_row, best_depth, text);
   } else if (speaks_of_failure(text) && !is_warning_line(text)) {
-    unexplained.push_back({.source = sources.back(),
-                           .line = line_number,
-                           .rank = line_prefix(text).rank,
-                           .text = shown_text(text)});
-    if (unexplained.size() > kMostUnexplained) unexplained.pop_front();
+    unknown_failure(text);
   }
+}
+
+/// A line that no pattern is meant for: the longest guess, or one of the last lines of its kind.
+void LogReader::State::unknown_failure(std::string_view text) {
+  const PatternMeaning* best = nullptr;
+  for (const size_t number : guesses.fitting(text)) {
+    const PatternMeaning& meaning = ready_catalogue().guess_meanings[number];
+    if (best == nullptr || meaning.pattern->text.size() > best->pattern->text.size())
+      best = &meaning;
+  }
+  if (best != nullptr) {
+    sight(best->row, std::max(Depth::kGuess, rows[best->row]->depth), text);
+    return;
+  }
+  unexplained.push_back({.source = sources.back(),
+                         .line = line_number,
+                         .rank = line_prefix(text).rank,
+                         .text = shown_text(text)});
+  if (unexplained.size() > kMostUnexplained) unexplained.pop_front();
 }
 
 void LogReader::State::line(std::string_view raw) {

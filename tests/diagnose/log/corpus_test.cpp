@@ -86,9 +86,15 @@ TEST(Corpus, FirstCauseIsNamedForMessagesOfASecondBlindSet) {
   EXPECT_GE(score.right, 0.85 * score.all);
 }
 
+TEST(Corpus, FirstCauseIsNamedForMessagesOfAThirdBlindSet) {
+  const Score score = score_of("third");
+  ASSERT_GT(score.all, 0);
+  EXPECT_GE(score.right, 0.85 * score.all);
+}
+
 TEST(Corpus, HasAHundredMessagesOfRowsThatThereAre) {
   size_t count = 0;
-  for (const char* part : {"development", "held_out", "later", "unseen", "fresh"}) {
+  for (const char* part : {"development", "held_out", "later", "unseen", "fresh", "third"}) {
     for (const CorpusEntry& entry : read_corpus(part)) {
       ++count;
       EXPECT_TRUE(entry.row == "none" || find_error_row(entry.row) != nullptr)

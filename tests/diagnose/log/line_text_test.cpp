@@ -50,5 +50,21 @@ TEST(LineText, WarningsSayThatTheyAreWarnings) {
   EXPECT_FALSE(is_warning_line("RuntimeError: Address already in use"));
 }
 
+TEST(LineText, FailuresAreNoMeasuresAndNoTestsThatPassed) {
+  EXPECT_TRUE(speaks_of_failure("RuntimeError: x"));
+  EXPECT_TRUE(speaks_of_failure("a.cu(12): error: no"));
+  EXPECT_TRUE(speaks_of_failure("CUBLAS failure in cublasSgemm"));
+  EXPECT_TRUE(speaks_of_failure("Error 803: system"));
+  EXPECT_TRUE(speaks_of_failure("failed 3 times"));
+  EXPECT_TRUE(speaks_of_failure("10 failed"));
+  EXPECT_FALSE(speaks_of_failure("step 4 loss 0.5"));
+  EXPECT_FALSE(speaks_of_failure("validation error: 0.034"));
+  EXPECT_FALSE(speaks_of_failure("Error = 12.5"));
+  EXPECT_FALSE(speaks_of_failure("failed: 0"));
+  EXPECT_FALSE(speaks_of_failure("12 passed, 0 failed"));
+  EXPECT_FALSE(speaks_of_failure("[       OK ] Shapes.MismatchIsAnError (3 ms)"));
+  EXPECT_FALSE(speaks_of_failure("test.py::test_error PASSED"));
+}
+
 }  // namespace
 }  // namespace muster::diagnose

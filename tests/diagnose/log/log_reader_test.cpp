@@ -232,6 +232,20 @@ TEST(LogReader, WhatSrunEndsIsNotTheCauseOfWhatItEndsItFor) {
       "job-cancelled");
 }
 
+TEST(LogReader, AnUnknownWordingOfAKnownSubjectIsGuessed) {
+  const LogDiagnosis diagnosis =
+      classify("ValueError: expected a size of (2, 3) for the mask, here (2, 4)\nexit code 1\n");
+  EXPECT_EQ(first_of(diagnosis), "shape-mismatch");
+  EXPECT_EQ(diagnosis.first_cause()->confidence, Confidence::kLow);
+  // Nothing else of the line is known, and it speaks of a failure.
+  EXPECT_EQ(classify("expected a size of (2, 3) for the mask").first_cause(), nullptr);
+  EXPECT_EQ(classify("epoch 2 error: 0.31, expected size 12").first_cause(), nullptr);
+  EXPECT_EQ(first_of(classify("ValueError: expected a size\nCUDA out of memory\n")),
+            "cuda-out-of-memory");
+  // A guess is no nearer than its row: peers' words stay those of peers.
+  EXPECT_EQ(first_of(classify("SomeError: connection was closed by 3\nKilled\n")), "killed");
+}
+
 TEST(LogReader, AStepThatWasMadeAgainIsNoFailure) {
   const std::string mended =
       "step 1: out of memory with 192 samples at a time (CUDA out of memory. Tried to allocate "
