@@ -27,8 +27,8 @@ constexpr Pattern kUnknown[] = {{"CUDA unknown error"},
                                 {"cuInit*failed"},
                                 {"cuda*initializ", nullptr, Depth::kGuess},
                                 {"cuda*fail", nullptr, Depth::kGuess},
-                                {"cuda*error", nullptr, Depth::kGuess},
-                                {"gpu*initializ", nullptr, Depth::kGuess}};
+                                {"gpu*initializ", nullptr, Depth::kGuess},
+                                {"cudaError_t 3 : \"initialization error\""}};
 constexpr Cause kUnknownCauses[] = {
     {.why = "CUDA could not start for a reason that it does not name: the module nvidia_uvm is not "
             "loaded or lost its state (after the machine slept, after an update), its device files "

@@ -1,4 +1,4 @@
-// How processes end: rows 8, 49, 50, 56, 57 and 75.
+// How processes end: rows 8, 49, 50, 56 and 57.
 #include "muster/diagnose/catalogue/error_row.h"
 
 namespace muster::diagnose {
@@ -18,6 +18,12 @@ bool is_only_killed(std::string_view line) {
   const size_t at = line.find_first_not_of(" 0123456789+-");
   if (at != 0 && at != line.npos && line.substr(at).starts_with("killed ")) return true;
   return is_the_word(line, "Killed");
+}
+
+/// A shell's word for a job of several lines: "bash: line 1:  6508 Killed".
+bool is_killed_at_the_end(std::string_view line) {
+  const size_t end = line.find_last_not_of(" \t\r");
+  return end != line.npos && line.substr(0, end + 1).ends_with(" Killed");
 }
 
 bool is_only_terminated(std::string_view line) { return is_the_word(line, "Terminated"); }
@@ -118,7 +124,8 @@ constexpr Pattern kKilled[] = {
     {"Killed: 9"},
     {"EXIT STRING: Killed"},
     {"KILLED BY SIGNAL: 9"},
-    {"sigkill", nullptr, Depth::kGuess}};
+    {"sigkill", nullptr, Depth::kGuess},
+    {"line *: * Killed", is_killed_at_the_end}};
 constexpr Cause kKilledCauses[] = {
     {.why =
          "The kernel killed the process because its control group (container, Slurm job) was out "
@@ -317,28 +324,6 @@ constexpr Cause kHeapCauses[] = {
              "`valgrind` does so without a build. See that one LibTorch is loaded (`muster doctor "
              "--program FILE`)."}};
 
-constexpr Pattern kArithmetic[] = {{"Floating point exception"},
-                                   {"Floating exception"},
-                                   {"trap divide error"},
-                                   {"SIGFPE (@"},
-                                   {"signal SIGFPE"},
-                                   {"Signal 8 (SIGFPE) received"},
-                                   {"failed (exitcode: -8)"},
-                                   {"exited with code 136"},
-                                   {"exit code 136"},
-                                   {"died with <Signals.SIGFPE"},
-                                   {"Arithmetic exception"},
-                                   {"0xC0000094"},
-                                   {"interrupted by signal 8"},
-                                   {"division by zero", nullptr, Depth::kGuess},
-                                   {"divide by zero", nullptr, Depth::kGuess}};
-constexpr Cause kArithmeticCauses[] = {
-    {.why = "An integer was divided by zero, or by -1 the smallest there is (it has this name "
-            "though no floating point is in it): as a rule a size that is 0: an empty batch or "
-            "image, no classes, no processors seen.",
-     .step = "`gdb --args PROGRAM`, `run`, `bt` shows the division. Check the sizes that go in; a "
-             "library that divides while it is loaded does not suit this processor."}};
-
 constexpr ErrorRow kEndRows[] = {
     {.number = 8,
      .name = "killed",
@@ -375,15 +360,6 @@ constexpr ErrorRow kEndRows[] = {
      .causes = kHeapCauses,
      .checks = "libtorch",
      .confirm = "AddressSanitizer or valgrind names the first wrong access",
-     .source = ""},
-    {.number = 75,
-     .name = "arithmetic-error",
-     .title = "an integer was divided by zero (SIGFPE)",
-     .depth = Depth::kEnd,
-     .patterns = kArithmetic,
-     .causes = kArithmeticCauses,
-     .checks = "",
-     .confirm = "the stack in a debugger",
      .source = ""},
     {.number = 50,
      .name = "job-cancelled",

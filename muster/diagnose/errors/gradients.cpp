@@ -47,7 +47,11 @@ constexpr Pattern kInplace[] = {{"modified by an inplace operation"},
                                 {"is a view of a leaf*in-place"},
                                 {"moved into the graph interior"},
                                 {"in-place*grad", nullptr, Depth::kGuess},
-                                {"inplace*grad", nullptr, Depth::kGuess}};
+                                {"inplace*grad", nullptr, Depth::kGuess},
+                                {"Inplace update to inference tensor"},
+                                {"modified inplace"},
+                                {"inplace", nullptr, Depth::kGuess},
+                                {"in-place", nullptr, Depth::kGuess}};
 constexpr Cause kInplaceCauses[] = {
     {.why =
          "A tensor that backward needs was changed after it had been used: `+=`, relu_, an index "
@@ -109,7 +113,14 @@ constexpr Pattern kNan[] = {{"nan values in its 0th output"},
                             {"not finite", nullptr, Depth::kGuess},
                             {"contain nan", nullptr, Depth::kGuess},
                             {"nans in", nullptr, Depth::kGuess},
-                            {"nan values", nullptr, Depth::kGuess}};
+                            {"nan values", nullptr, Depth::kGuess},
+                            {"nonfinite grad"},
+                            {"nonfinite loss"},
+                            {"nonfinite", nullptr, Depth::kGuess},
+                            {"result out of range", nullptr, Depth::kGuess},
+                            {"overflow detected", nullptr, Depth::kGuess},
+                            {"became infinite", nullptr, Depth::kGuess},
+                            {"is inf", nullptr, Depth::kGuess}};
 constexpr Cause kNanCauses[] = {
     {.why = "Sampling met probabilities that are negative, infinite or NaN.",
      .step = "Find the first NaN in what comes before; draw from logits in float32.",

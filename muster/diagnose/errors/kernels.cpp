@@ -149,7 +149,14 @@ constexpr Pattern kNoKernel[] = {{"no kernel image is available"},
                                  {"arch*not supported", nullptr, Depth::kGuess},
                                  {"unsupported gpu arch", nullptr, Depth::kGuess},
                                  {"gfx*not supported", nullptr, Depth::kGuess},
-                                 {"not compiled*sm_", nullptr, Depth::kGuess}};
+                                 {"not compiled*sm_", nullptr, Depth::kGuess},
+                                 {"too old to be supported by"},
+                                 {"only supports devices of CUDA"},
+                                 {"requires compute capability"},
+                                 {"requires device with capability"},
+                                 {"cuda capability", nullptr, Depth::kGuess},
+                                 {"older gpu", nullptr, Depth::kGuess},
+                                 {"too old", nullptr, Depth::kGuess}};
 constexpr Cause kNoKernelCauses[] = {
     {.why =
          "The binary has no code for this device: LibTorch, or an extension, was built for other "
@@ -178,7 +185,9 @@ constexpr Pattern kLaunch[] = {{"invalid configuration argument"},
                                {"CUDA error 9:"},
                                {"launch*config", nullptr, Depth::kGuess},
                                {"too many resources", nullptr, Depth::kGuess},
-                               {"launch*invalid", nullptr, Depth::kGuess}};
+                               {"launch*invalid", nullptr, Depth::kGuess},
+                               {"kernel launch blocks must be positive"},
+                               {"kernel launch", nullptr, Depth::kGuess}};
 constexpr Cause kLaunchCauses[] = {
     {.why = "A kernel uses more registers or shared memory than a block of this device has.",
      .step = "Build the extension for this device, with fewer threads per block or launch bounds.",

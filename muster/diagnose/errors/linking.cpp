@@ -215,7 +215,10 @@ constexpr Pattern kOperator[] = {{"Could not run '*with arguments from the '*bac
                                  {"not yet implemented", nullptr, Depth::kGuess},
                                  {"not implemented on", nullptr, Depth::kGuess},
                                  {"operator*not found", nullptr, Depth::kGuess},
-                                 {"op*not registered", nullptr, Depth::kGuess}};
+                                 {"op*not registered", nullptr, Depth::kGuess},
+                                 {"is not supported for tensors with"},
+                                 {"is not supported for", nullptr, Depth::kGuess},
+                                 {"not supported for", nullptr, Depth::kGuess}};
 constexpr Cause kOperatorCauses[] = {
     {.why = "torchvision is the build for the CPU, or of another version than torch.",
      .step = "Install the pair that belongs together, from the same index (cuNNN).",

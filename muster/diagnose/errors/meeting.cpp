@@ -188,7 +188,11 @@ constexpr Pattern kDiffer[] = {{"Detected mismatch between collectives"},
                                {"rank*mismatch", nullptr, Depth::kGuess},
                                {"rank*differ", nullptr, Depth::kGuess},
                                {"ranks*same", nullptr, Depth::kGuess},
-                               {"different*rank", nullptr, Depth::kGuess}};
+                               {"different*rank", nullptr, Depth::kGuess},
+                               {"submitted*by subset of ranks"},
+                               {"waiting for remainder of ranks"},
+                               {"missing ranks:"},
+                               {"subset of ranks", nullptr, Depth::kGuess}};
 constexpr Cause kDifferCauses[] = {
     {.why = "Ranks have different models: another number of parameters, or other shapes.",
      .step = "Print the number of parameters on each rank. Build the model from the same options "

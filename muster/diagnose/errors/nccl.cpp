@@ -117,7 +117,8 @@ constexpr Pattern kRemote[] = {{"ncclRemoteError"},
                                {"NET/IB*Got async*event"},
                                {"nccl*remote", nullptr, Depth::kGuess},
                                {"nccl*peer", nullptr, Depth::kGuess},
-                               {"nccl*abort", nullptr, Depth::kGuess}};
+                               {"nccl*abort", nullptr, Depth::kGuess},
+                               {"Got completion from peer*with*status"}};
 constexpr Cause kRemoteCauses[] = {
     {.why = "The network card gave up: a cable, a switch, or a peer that is gone.",
      .step = "Look at the peer that is named, then at the link (`ibstat`, port counters); raise "

@@ -1,4 +1,4 @@
-// What a program on LibTorch does that LibTorch does not take: rows 74 and 76 to 80.
+// What a program on LibTorch does that LibTorch does not take: rows 74 to 80.
 #include "muster/diagnose/catalogue/error_row.h"
 
 namespace muster::diagnose {
@@ -44,7 +44,27 @@ constexpr Pattern kFailed[] = {
     {"worker*crashed", nullptr, Depth::kGuess},
     {"process*exited with", nullptr, Depth::kGuess},
     {"process*died", nullptr, Depth::kGuess},
-    {"process*crashed", nullptr, Depth::kGuess}};
+    {"process*crashed", nullptr, Depth::kGuess},
+    {"ChildFailedError", nullptr, Depth::kPerhaps},
+    {"failed (exitcode: ", nullptr, Depth::kPerhaps},
+    {"Root Cause (first observed failure)", nullptr, Depth::kPerhaps},
+    {"exitcode  : *(pid", nullptr, Depth::kPerhaps},
+    {"job failed, log is in", nullptr, Depth::kPerhaps},
+    {"Command exited with status", nullptr, Depth::kPerhaps},
+    {"' panicked at", nullptr, Depth::kPerhaps},
+    {"returned non-zero exit status", nullptr, Depth::kPerhaps},
+    {"exited with non-zero", nullptr, Depth::kPerhaps},
+    {"See root cause above", nullptr, Depth::kPerhaps},
+    {"terminated with the following error", nullptr, Depth::kPerhaps},
+    {"Process completed with exit code", nullptr, Depth::kPerhaps},
+    {"Worker group failed", nullptr, Depth::kPerhaps},
+    {"subprocess-exited-with-error", nullptr, Depth::kPerhaps},
+    {"exited with code 1", nullptr, Depth::kPerhaps},
+    {"exited with status 1", nullptr, Depth::kPerhaps},
+    {"Exit code: 1", nullptr, Depth::kPerhaps},
+    {"` failed on ", nullptr, Depth::kPerhaps},
+    {"command failed with exit", nullptr, Depth::kPerhaps},
+    {"unhandled exception", nullptr, Depth::kGuess}};
 constexpr Cause kFailedCauses[] = {
     {.why = "An exception of LibTorch was not caught, and Windows does not print what it says.",
      .step = "Catch c10::Error (or std::exception) in main and print what(), or look at it in the "
@@ -195,6 +215,28 @@ constexpr Cause kSingularCauses[] = {
      .step = "Look for NaN in the input first; then add a small multiple of the identity, take "
              "float64, or the pseudo-inverse."}};
 
+constexpr Pattern kArithmetic[] = {{"Floating point exception"},
+                                   {"Floating exception"},
+                                   {"trap divide error"},
+                                   {"SIGFPE (@"},
+                                   {"signal SIGFPE"},
+                                   {"Signal 8 (SIGFPE) received"},
+                                   {"failed (exitcode: -8)"},
+                                   {"exited with code 136"},
+                                   {"exit code 136"},
+                                   {"died with <Signals.SIGFPE"},
+                                   {"Arithmetic exception"},
+                                   {"0xC0000094"},
+                                   {"interrupted by signal 8"},
+                                   {"division by zero", nullptr, Depth::kGuess},
+                                   {"divide by zero", nullptr, Depth::kGuess}};
+constexpr Cause kArithmeticCauses[] = {
+    {.why = "An integer was divided by zero, or by -1 the smallest there is (it has this name "
+            "though no floating point is in it): as a rule a size that is 0: an empty batch or "
+            "image, no classes, no processors seen.",
+     .step = "`gdb --args PROGRAM`, `run`, `bt` shows the division. Check the sizes that go in; a "
+             "library that divides while it is loaded does not suit this processor."}};
+
 constexpr ErrorRow kProgramRows[] = {
     {.number = 74,
      .name = "process-failed",
@@ -204,6 +246,15 @@ constexpr ErrorRow kProgramRows[] = {
      .causes = kFailedCauses,
      .checks = "",
      .confirm = "the failed rank's own log",
+     .source = ""},
+    {.number = 75,
+     .name = "arithmetic-error",
+     .title = "an integer was divided by zero (SIGFPE)",
+     .depth = Depth::kEnd,
+     .patterns = kArithmetic,
+     .causes = kArithmeticCauses,
+     .checks = "",
+     .confirm = "the stack in a debugger",
      .source = ""},
     {.number = 76,
      .name = "libtorch-assertion",

@@ -159,7 +159,9 @@ constexpr Pattern kBuild[] = {
     {"could not build", nullptr, Depth::kGuess},
     {"compil*failed", nullptr, Depth::kGuess},
     {"failed to compile", nullptr, Depth::kGuess},
-    {"error compiling", nullptr, Depth::kGuess}};
+    {"error compiling", nullptr, Depth::kGuess},
+    {"is not a member of 'std'"},
+    {"#error", nullptr, Depth::kGuess}};
 constexpr Cause kBuildCauses[] = {
     {.why = "The code is compiled with an older C++ than LibTorch's headers need.",
      .step = "Set CMAKE_CXX_STANDARD (or cxx_std_17; 20 from LibTorch 2.12 on) for the target, "

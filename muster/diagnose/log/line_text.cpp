@@ -129,16 +129,18 @@ bool is_warning_line(std::string_view line) {
     return true;
   if (text.starts_with("-- ")) return true;  // what CMake looks for and does without
   if (text.size() > 4 && text[0] == 'W' && std::all_of(&text[1], &text[5], is_digit)) return true;
-  constexpr std::array<std::string_view, 9> kWords{"WARNING",
-                                                   ": W tensorflow/",
-                                                   "NCCL INFO",
-                                                   "UserWarning:",
-                                                   "FutureWarning:",
-                                                   "RuntimeWarning:",
-                                                   "Warning:",
-                                                   "[WARN",
-                                                   // memory::Guard, which has mended it
-                                                   "the step is made again"};
+  constexpr std::array<std::string_view, 10> kWords{"WARNING",
+                                                    // its monitor, without which NCCL goes on
+                                                    "ras/client_support.cc",
+                                                    ": W tensorflow/",
+                                                    "NCCL INFO",
+                                                    "UserWarning:",
+                                                    "FutureWarning:",
+                                                    "RuntimeWarning:",
+                                                    "Warning:",
+                                                    "[WARN",
+                                                    // memory::Guard, which has mended it
+                                                    "the step is made again"};
   return std::ranges::any_of(
       kWords, [&](std::string_view word) { return text.find(word) != std::string_view::npos; });
 }

@@ -92,9 +92,16 @@ TEST(Corpus, FirstCauseIsNamedForMessagesOfAThirdBlindSet) {
   EXPECT_GE(score.right, 0.85 * score.all);
 }
 
+TEST(Corpus, FirstCauseIsNamedForMessagesOfAFourthBlindSet) {
+  const Score score = score_of("fourth");
+  ASSERT_GT(score.all, 0);
+  EXPECT_GE(score.right, 0.85 * score.all);
+}
+
 TEST(Corpus, HasAHundredMessagesOfRowsThatThereAre) {
   size_t count = 0;
-  for (const char* part : {"development", "held_out", "later", "unseen", "fresh", "third"}) {
+  for (const char* part :
+       {"development", "held_out", "later", "unseen", "fresh", "third", "fourth"}) {
     for (const CorpusEntry& entry : read_corpus(part)) {
       ++count;
       EXPECT_TRUE(entry.row == "none" || find_error_row(entry.row) != nullptr)
