@@ -205,7 +205,9 @@ constexpr Pattern kSegfault[] = {
     {"KILLED BY SIGNAL: 11"},
     {"Signal (11) received"},
     {"signal 11 received"},
-    {"sigsegv", nullptr, Depth::kGuess}};
+    {"sigsegv", nullptr, Depth::kGuess},
+    {"== Invalid read of size"},
+    {"== Invalid write of size"}};
 constexpr Cause kSegfaultCauses[] = {
     {.why =
          "The process used an address that is not its own: objects of two ABIs or two LibTorchs in "

@@ -69,7 +69,13 @@ constexpr Pattern kUnreadable[] = {{"failed finding central directory"},
                                    {"failed to read", nullptr, Depth::kGuess},
                                    {"unpickl", nullptr, Depth::kGuess},
                                    {"deserializ", nullptr, Depth::kGuess},
-                                   {"not a valid", nullptr, Depth::kGuess}};
+                                   {"not a valid", nullptr, Depth::kGuess},
+                                   {"filename 'storages' not found"},
+                                   {"unknown format or damaged"},
+                                   {"damaged", nullptr, Depth::kGuess},
+                                   {"bad zip", nullptr, Depth::kGuess},
+                                   {"not a zip", nullptr, Depth::kGuess},
+                                   {"corrupted", nullptr, Depth::kGuess}};
 constexpr Cause kUnreadableCauses[] = {
     {.why = "The file is what Git LFS puts in a large file's place, or a page that says that there "
             "is no such file.",

@@ -24,7 +24,12 @@ constexpr Pattern kNoAlgorithm[] = {{"CUDNN_STATUS_ALLOC_FAILED"},
                                     {"No valid engine configs"},
                                     {"CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"},
                                     {"CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED"},
-                                    {"Failed to find any convolution algorithm"}};
+                                    {"Failed to find any convolution algorithm"},
+                                    {"cuDNN isn't found"},
+                                    {"cudnn*algo", nullptr, Depth::kGuess},
+                                    {"find*algorithm", nullptr, Depth::kGuess},
+                                    {"find an engine", nullptr, Depth::kGuess},
+                                    {"engine config", nullptr, Depth::kGuess}};
 constexpr Cause kNoAlgorithmCauses[] = {
     {.why =
          "No algorithm of cuDNN fits: its workspace does not fit into the memory that is free, or "
@@ -81,7 +86,10 @@ constexpr Pattern kCudnnVersions[] = {{"SUBLIBRARY_VERSION_MISMATCH"},
                                       {"Loaded runtime CuDNN library"},
                                       {"Loaded runtime cuDNN library*but source was compiled"},
                                       {"cudnn*version", nullptr, Depth::kGuess},
-                                      {"cudnn*compatib", nullptr, Depth::kGuess}};
+                                      {"cudnn*compatib", nullptr, Depth::kGuess},
+                                      {"Could not locate cudnn"},
+                                      {"Could not load*cudnn*dll"},
+                                      {"libcudnn", nullptr, Depth::kGuess}};
 constexpr Cause kCudnnVersionsCauses[] = {
     {.why = "Libraries of two versions of cuDNN are in the process: some from the wheel, some from "
             "the system or from LD_LIBRARY_PATH.",

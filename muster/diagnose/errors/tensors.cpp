@@ -111,7 +111,12 @@ constexpr Pattern kDevice[] = {{"Expected all tensors to be on the same device"}
                                {"expected*on cuda", nullptr, Depth::kGuess},
                                {"expected*on the gpu", nullptr, Depth::kGuess},
                                {"tensors*cpu*gpu", nullptr, Depth::kGuess},
-                               {"tensors*cpu*cuda", nullptr, Depth::kGuess}};
+                               {"tensors*cpu*cuda", nullptr, Depth::kGuess},
+                               {"must have its parameters and buffers on device"},
+                               {"found*on device", nullptr, Depth::kGuess},
+                               {"is on cpu", nullptr, Depth::kGuess},
+                               {"is on cuda", nullptr, Depth::kGuess},
+                               {"on the same gpu", nullptr, Depth::kGuess}};
 constexpr Cause kDeviceCauses[] = {
     {.why = "A tensor was made over memory of the host, and says that it is on a device (from_blob "
             "with "

@@ -98,10 +98,16 @@ TEST(Corpus, FirstCauseIsNamedForMessagesOfAFourthBlindSet) {
   EXPECT_GE(score.right, 0.85 * score.all);
 }
 
+TEST(Corpus, FirstCauseIsNamedForMessagesOfAFifthBlindSet) {
+  const Score score = score_of("fifth");
+  ASSERT_GT(score.all, 0);
+  EXPECT_GE(score.right, 0.85 * score.all);
+}
+
 TEST(Corpus, HasAHundredMessagesOfRowsThatThereAre) {
   size_t count = 0;
   for (const char* part :
-       {"development", "held_out", "later", "unseen", "fresh", "third", "fourth"}) {
+       {"development", "held_out", "later", "unseen", "fresh", "third", "fourth", "fifth"}) {
     for (const CorpusEntry& entry : read_corpus(part)) {
       ++count;
       EXPECT_TRUE(entry.row == "none" || find_error_row(entry.row) != nullptr)
