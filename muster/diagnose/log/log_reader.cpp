@@ -237,6 +237,11 @@ void LogReader::State::line(std::string_view raw) {
     ++line_number;
     ++lines;
   }
+  if (line_number == 1) {  // a mark of the byte order is no text
+    for (const std::string_view mark : {"\xff\xfe", "\xfe\xff", "\xef\xbb\xbf"}) {
+      if (raw.starts_with(mark)) raw.remove_prefix(mark.size());
+    }
+  }
   if (!raw.empty()) piece_of_line(raw);
 }
 

@@ -181,6 +181,14 @@ TEST(LogReader, ALogOfTwoBytesPerLetterIsReadLikeAnother) {
   EXPECT_EQ(diagnosis.lines, 2);
 }
 
+TEST(LogReader, AMarkOfTheByteOrderIsNoText) {
+  for (const char* mark : {"\xef\xbb\xbf", "\xff\xfe"}) {
+    const LogDiagnosis diagnosis = classify(concat(mark, "Killed\n"));
+    ASSERT_EQ(first_of(diagnosis), "killed");
+    EXPECT_EQ(diagnosis.first_cause()->evidence[0].text, "Killed");
+  }
+}
+
 TEST(LogReader, ALineOfAnyLengthIsReadToItsEnd) {
   for (const size_t before : {65000U, 65530U, 65536U, 200000U}) {
     std::string line(before, 'x');
