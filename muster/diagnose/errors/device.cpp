@@ -44,7 +44,8 @@ constexpr Cause kTooOldCauses[] = {
 
 constexpr Pattern kMismatch[] = {{"Driver/library version mismatch"},
                                  {"NVML_ERROR_LIB_RM_VERSION_MISMATCH"},
-                                 {"API mismatch: the client has the version"}};
+                                 {"API mismatch: the client has the version"},
+                                 {"Failed to initialize NVML: Function Not Found"}};
 constexpr Cause kMismatchCauses[] = {
     {.why = "The driver's packages were upgraded, and its kernel module is still the old one.",
      .step = "Reboot, or unload and load the nvidia modules while no process uses the device. Hold "

@@ -110,7 +110,9 @@ constexpr Pattern kKeys[] = {
     {"missing key", nullptr, Depth::kGuess},
     {"unexpected keys", nullptr, Depth::kGuess},
     {"unexpected key(s)", nullptr, Depth::kGuess},
-    {"unexpected key in", nullptr, Depth::kGuess}};
+    {"unexpected key in", nullptr, Depth::kGuess},
+    {"loaded state dict contains a parameter group"},
+    {"parameter group", nullptr, Depth::kGuess}};
 constexpr Cause kKeysCauses[] = {
     {.why = "The optimizer's state is of another model or another optimizer.",
      .step =

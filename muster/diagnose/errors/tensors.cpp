@@ -49,7 +49,10 @@ constexpr Pattern kDtype[] = {{"expected scalar type*but found"},
                               {"expected*float*but", nullptr, Depth::kGuess},
                               {"expected*long*but", nullptr, Depth::kGuess},
                               {"expected*half*but", nullptr, Depth::kGuess},
-                              {"unsupported scalar", nullptr, Depth::kGuess}};
+                              {"unsupported scalar", nullptr, Depth::kGuess},
+                              {"dtype is float but Op is trying to write dtype"},
+                              {"dtype*dtype", nullptr, Depth::kGuess},
+                              {"type float*type half", nullptr, Depth::kGuess}};
 constexpr Cause kDtypeCauses[] = {
     {.why = "This device does not know bfloat16, which needs capability 8.0.",
      .step = "Use float16 (with a gradient scaler) or float32.",
@@ -262,7 +265,13 @@ constexpr Pattern kShapes[] = {{"shapes cannot be multiplied"},
                                {"must be a *-d", nullptr, Depth::kGuess},
                                {"must have the same shape", nullptr, Depth::kGuess},
                                {"same number of dimensions", nullptr, Depth::kGuess},
-                               {"cannot reshape", nullptr, Depth::kGuess}};
+                               {"cannot reshape", nullptr, Depth::kGuess},
+                               {"Expected 1-D argument"},
+                               {"Expected 2-D argument"},
+                               {"Expected 3-D argument"},
+                               {"match*size", nullptr, Depth::kGuess},
+                               {"match*shape", nullptr, Depth::kGuess},
+                               {"match*dimension", nullptr, Depth::kGuess}};
 constexpr Cause kShapesCauses[] = {
     {.why = "The checkpoint is of another model: other widths or another number of classes.",
      .step = "Build the model with the options that it was saved with, or leave the layer out when "

@@ -184,4 +184,11 @@ bool speaks_of_failure(std::string_view line) {
   });
 }
 
+bool announces_error(std::string_view line) {
+  const size_t end = line.find_last_not_of(" \t");
+  if (end == line.npos || line[end] != ':') return false;
+  line = line.substr(0, end + 1);
+  return line.ends_with("what():") || line.ends_with("Error:");
+}
+
 }  // namespace muster::diagnose

@@ -34,4 +34,7 @@ bool is_warning_line(std::string_view line);
 /// or counted thing ("error: 0.12", "0 failed") and a test that passed are none.
 bool speaks_of_failure(std::string_view line);
 
+/// Whether the line ends where an error's words would begin: "  what():  ", "RuntimeError:".
+bool announces_error(std::string_view line);
+
 }  // namespace muster::diagnose

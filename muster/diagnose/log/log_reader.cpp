@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <compare>
+#include <utility>
 
 #include <signal.h>
 #include <string.h>
@@ -119,7 +120,8 @@ struct LogReader::State {
   std::vector<std::string> sources;
   std::optional<int64_t> rank;  // of the source
   int64_t line_number = 0;
-  bool line_goes_on = false;  // a carriage return or a cut was read, no line end
+  bool line_goes_on = false;   // a carriage return or a cut was read, no line end
+  bool error_goes_on = false;  // the line before announced an error and did not say it
   std::string pending;
   int64_t sightings = 0;
   std::deque<Sighting> unexplained;
@@ -187,6 +189,8 @@ void LogReader::State::piece_of_line(std::string_view raw) {
   std::string_view text = raw;
   if (raw.find('\x1b') != std::string_view::npos) text = clean = without_escapes(raw);
   if (text.find("\xe2\x80") != std::string_view::npos) text = clean = with_plain_quotes(text);
+  // "what():  " and "RuntimeError:" may be all of a line; what they announce is on the next.
+  const bool is_announced = std::exchange(error_goes_on, announces_error(text));
   size_t best_row = kNobody;
   Depth best_depth = Depth::kAsRow;
   Closeness best;
@@ -208,7 +212,7 @@ void LogReader::State::piece_of_line(std::string_view raw) {
   }
   if (best_row != kNobody) {
     sight(best_row, best_depth, text);
-  } else if (speaks_of_failure(text) && !is_warning_line(text)) {
+  } else if ((is_announced || speaks_of_failure(text)) && !is_warning_line(text)) {
     unknown_failure(text);
   }
 }

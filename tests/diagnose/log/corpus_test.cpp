@@ -104,10 +104,23 @@ TEST(Corpus, FirstCauseIsNamedForMessagesOfAFifthBlindSet) {
   EXPECT_GE(score.right, 0.85 * score.all);
 }
 
+TEST(Corpus, FirstCauseIsNamedForMessagesOfASixthBlindSet) {
+  const Score score = score_of("sixth");
+  ASSERT_GT(score.all, 0);
+  EXPECT_GE(score.right, 0.85 * score.all);
+}
+
 TEST(Corpus, HasAHundredMessagesOfRowsThatThereAre) {
   size_t count = 0;
-  for (const char* part :
-       {"development", "held_out", "later", "unseen", "fresh", "third", "fourth", "fifth"}) {
+  for (const char* part : {"development",
+                           "held_out",
+                           "later",
+                           "unseen",
+                           "fresh",
+                           "third",
+                           "fourth",
+                           "fifth",
+                           "sixth"}) {
     for (const CorpusEntry& entry : read_corpus(part)) {
       ++count;
       EXPECT_TRUE(entry.row == "none" || find_error_row(entry.row) != nullptr)

@@ -254,6 +254,14 @@ TEST(LogReader, AnUnknownWordingOfAKnownSubjectIsGuessed) {
   EXPECT_EQ(first_of(classify("SomeError: connection was closed by 3\nKilled\n")), "killed");
 }
 
+TEST(LogReader, AnErrorIsSaidOnTheLineBehindItsName) {
+  const std::string said = "expected a size of 2, here 3\n";
+  EXPECT_EQ(classify(said).first_cause(), nullptr);
+  for (const char* name : {"  what():  \n", "RuntimeError: \n", "x.SomeError:\n"})
+    EXPECT_EQ(first_of(classify(name + said)), "shape-mismatch") << name;
+  EXPECT_EQ(classify("  what():  \n\nfine\n" + said).first_cause(), nullptr);
+}
+
 TEST(LogReader, AStepThatWasMadeAgainIsNoFailure) {
   const std::string mended =
       "step 1: out of memory with 192 samples at a time (CUDA out of memory. Tried to allocate "
