@@ -98,9 +98,7 @@ constexpr Pattern kOutOfMemory[] = {{"CUDA out of memory"},
                                     {"CUDA error 2:"},
                                     {"Resource exhausted: OOM"},
                                     {"HSA_STATUS_ERROR_OUT_OF_RESOURCES"},
-                                    {"out of memory", is_said_to_have_failed, Depth::kPerhaps},
-
-                                    {"gpu memory", nullptr, Depth::kGuess}};
+                                    {"out of memory", is_said_to_have_failed, Depth::kPerhaps}};
 constexpr Cause kOutOfMemoryCauses[] = {
     {.why = "The request alone is larger than the device.",
      .step =

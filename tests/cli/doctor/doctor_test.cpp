@@ -54,6 +54,24 @@ TEST_F(Doctor, SaysSoIfNothingIsRecognised) {
   EXPECT_THAT(muster.out(), HasSubstr("nobody knows this one"));
 }
 
+TEST_F(Doctor, SaysSoIfALogIsEmpty) {
+  Launched muster({"doctor", log("")});
+  EXPECT_EQ(muster.wait().code, 1);
+  EXPECT_THAT(muster.out(), StartsWith("nothing recognised: the log is empty"));
+  EXPECT_THAT(muster.out(), HasSubstr("2>&1"));
+}
+
+TEST_F(Doctor, ShowsWhatElseFailedWhereItIsNotSure) {
+  Launched muster(
+      {"doctor",
+       "--no-checks",
+       log("ValueError: nobody knows this one\n[default0]: job failed, log is in x\n")});
+  EXPECT_EQ(muster.wait().code, 0);
+  EXPECT_THAT(muster.out(), HasSubstr("confidence  low"));
+  EXPECT_THAT(muster.out(), HasSubstr("other lines that speak of a failure, the last:"));
+  EXPECT_THAT(muster.out(), HasSubstr("nobody knows this one"));
+}
+
 TEST_F(Doctor, AnswersAScriptInJson) {
   Launched muster({"doctor", "--json", "--no-checks", log(kTwoRanks)});
   EXPECT_EQ(muster.wait().code, 0);
