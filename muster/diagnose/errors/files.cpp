@@ -112,7 +112,11 @@ constexpr Pattern kKeys[] = {
     {"unexpected key(s)", nullptr, Depth::kGuess},
     {"unexpected key in", nullptr, Depth::kGuess},
     {"loaded state dict contains a parameter group"},
-    {"parameter group", nullptr, Depth::kGuess}};
+    {"parameter group", nullptr, Depth::kGuess},
+    {"is in the state_dict but the state_dict only has"},
+    {"in the state_dict", nullptr, Depth::kGuess},
+    {"state dict", nullptr, Depth::kGuess},
+    {"state_dict", nullptr, Depth::kGuess}};
 constexpr Cause kKeysCauses[] = {
     {.why = "The optimizer's state is of another model or another optimizer.",
      .step =

@@ -45,7 +45,12 @@ constexpr Pattern kJob[] = {{"There are not enough slots available"},
                             {"invalid account", nullptr, Depth::kGuess},
                             {"not enough slots", nullptr, Depth::kGuess},
                             {"could not be scheduled", nullptr, Depth::kGuess},
-                            {"cannot be scheduled", nullptr, Depth::kGuess}};
+                            {"cannot be scheduled", nullptr, Depth::kGuess},
+                            {"Hostfile contains a bad entry"},
+                            {"was not reachable via ssh"},
+                            {"Hostfile is empty or not formatted"},
+                            {"hostfile", nullptr, Depth::kGuess},
+                            {"via ssh", nullptr, Depth::kGuess}};
 constexpr Cause kJobCauses[] = {
     {.why = "No machine has what the job asks for, now or ever.",
      .step = "Ask for less per node (devices, memory, cores), or another partition; `sinfo -o '%P "

@@ -271,7 +271,13 @@ constexpr Pattern kShapes[] = {{"shapes cannot be multiplied"},
                                {"Expected 3-D argument"},
                                {"match*size", nullptr, Depth::kGuess},
                                {"match*shape", nullptr, Depth::kGuess},
-                               {"match*dimension", nullptr, Depth::kGuess}};
+                               {"match*dimension", nullptr, Depth::kGuess},
+                               {"expected 3D tensor"},
+                               {"expected 4D tensor"},
+                               {"Need input of dimension"},
+                               {"expected*d tensor", nullptr, Depth::kGuess},
+                               {"input of dimension", nullptr, Depth::kGuess},
+                               {"wrong dimension", nullptr, Depth::kGuess}};
 constexpr Cause kShapesCauses[] = {
     {.why = "The checkpoint is of another model: other widths or another number of classes.",
      .step = "Build the model with the options that it was saved with, or leave the layer out when "
