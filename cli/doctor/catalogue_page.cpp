@@ -15,7 +15,8 @@ using diagnose::ErrorRow;
 /// A pattern as it is shown: "a … b" between backquotes.
 std::string pattern_words(std::string_view pattern) {
   std::string text;
-  for (const char letter : pattern) text += letter == '*' ? " … " : std::string(1, letter);
+  for (const std::string& part : split(std::string(pattern), '*'))
+    text += concat(text.empty() ? "" : " … ", trim(part));
   const bool has_quote = pattern.find('`') != std::string_view::npos;
   return has_quote ? "`` " + text + " ``" : "`" + text + "`";
 }
@@ -32,12 +33,22 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
+/// The patterns of the row that are guesses, or those that are not.
+std::string patterns_text(const ErrorRow& row, bool guesses) {
+  std::string out;
+  for (const diagnose::Pattern& pattern : row.patterns) {
+    if ((pattern.depth == diagnose::Depth::kGuess) == guesses)
+      out += concat(out.empty() ? "" : ", ", pattern_words(pattern.text));
+  }
+  return out;
+}
+
 std::string row_page(const ErrorRow& row) {
-  std::string out =
-      concat("### ", row.name, "\n\n", row.number, ". ", escaped(row.title), ".\n\nSaid as ");
-  for (size_t i = 0; i < row.patterns.size(); ++i)
-    out += concat(i == 0 ? "" : ", ", pattern_words(row.patterns[i].text));
-  out += ".\n\n";
+  std::string out = concat("### ", row.name, "\n\n", row.number, ". ", escaped(row.title), ".\n\n");
+  out += concat("Said as ", patterns_text(row, false), ".");
+  const std::string guesses = patterns_text(row, true);
+  if (!guesses.empty()) out += concat(" Guessed from ", guesses, ".");
+  out += "\n\n";
   for (const diagnose::Cause& cause : row.causes) {
     out += concat("- ", escaped(cause.why));
     if (!cause.when.empty()) out += concat(" (If ", pattern_words(cause.when), " is near.)");
@@ -73,7 +84,13 @@ constexpr const char* kPageHead =
     "process\n"
     "ended, before what ranks say that waited for another one. Where two are equally near, the "
     "earlier\n"
-    "line counts. Words in a pattern follow each other on one line; case does not count.\n\n";
+    "line counts. Words in a pattern follow each other on one line; case does not count. What a "
+    "row "
+    "is\n"
+    "guessed from is only asked where a line speaks of a failure and nothing else of this page "
+    "fits "
+    "it;\n"
+    "the finding has low confidence then.\n\n";
 
 }  // namespace
 

@@ -16,10 +16,15 @@ namespace muster::diagnose {
 // from their places in a log, since several processes write into it and each buffers. So each row
 // says how far from the beginning its words are spoken, and of two rows the nearer one is taken for
 // the cause; places decide between rows of the same depth.
+//
+// Nobody knows all wordings. A pattern of depth kGuess ("size*got") is only asked where a line speaks
+// of a failure, is no warning, and nothing else of the catalogue fits it; a row that is seen so is no
+// nearer than its own depth, and said with low confidence.
 enum class Depth {
   kAsRow,    ///< of a pattern: as its row has it
   kCause,    ///< says by itself what is wrong
   kLate,     ///< an error of the device that some later call reports
+  kGuess,    ///< of a pattern: words of the row's subject, in a line that speaks of a failure
   kEnd,      ///< how a process was ended: the cause, where it is not by one of those above
   kPeer,     ///< of ranks that waited for one that had failed before
   kPerhaps,  ///< others say this, too

@@ -48,6 +48,19 @@ bool is_absurd(std::string_view line) {
   return bytes && *bytes >= kAbsurd;
 }
 
+/// A line of Python's own, and not the end of another name (OutOfMemoryError).
+bool is_memory_error(std::string_view line) {
+  const size_t at = line.find("MemoryError");
+  return (at == 0 || (at != line.npos && line[at - 1] == ' ')) && line.find("CUDA") == line.npos;
+}
+
+/// Said as an error, and not as advice.
+bool is_said_to_have_failed(std::string_view line) {
+  if (line.find("if ") != line.npos || line.find("If ") != line.npos) return false;
+  return line.find("rror") != line.npos || line.find("ERROR") != line.npos ||
+         line.find("failed") != line.npos || line.find("xception") != line.npos;
+}
+
 constexpr Pattern kOutOfMemory[] = {{"CUDA out of memory"},
                                     {"torch*OutOfMemoryError"},
                                     {"c10*OutOfMemoryError"},
@@ -68,7 +81,24 @@ constexpr Pattern kOutOfMemory[] = {{"CUDA out of memory"},
                                     {"out of memory in the first step"},
                                     {"is out of memory at the start"},
                                     {"is out of memory after step"},
-                                    {"a batch size that fits: not even"}};
+                                    {"a batch size that fits: not even"},
+                                    {"CUDA driver error: out of memory"},
+                                    {"OOM when allocating tensor"},
+                                    {"RESOURCE_EXHAUSTED: Out of memory"},
+                                    {"Failed to allocate memory for requested buffer of size"},
+                                    {"NPU out of memory"},
+                                    {"MUSA out of memory"},
+                                    {"out_of_memory: CUDA error"},
+                                    {"not enough GPU video memory"},
+                                    {"CUDA runtime error: out of memory"},
+                                    {"HIP error: out of memory"},
+                                    {"error=2 : out of memory"},
+                                    {"cuda runtime error (2)"},
+                                    {"Allocation on device"},
+                                    {"CUDA error 2:"},
+                                    {"Resource exhausted: OOM"},
+                                    {"HSA_STATUS_ERROR_OUT_OF_RESOURCES"},
+                                    {"out of memory", is_said_to_have_failed, Depth::kPerhaps}};
 constexpr Cause kOutOfMemoryCauses[] = {
     {.why = "The request alone is larger than the device.",
      .step =
@@ -139,8 +169,34 @@ constexpr Pattern kHostMemory[] = {{"DefaultCPUAllocator: can't allocate memory"
                                    {"[Errno 12] Cannot allocate memory"},
                                    {"unable to mmap*Cannot allocate memory"},
                                    {"fork: Cannot allocate memory"},
-                                   {"MemoryError: Unable to allocate"}};
+                                   {"MemoryError: Unable to allocate"},
+                                   {"MemoryError", is_memory_error},
+                                   {"enforce fail at alloc_cpu.cpp"},
+                                   {"enforce fail at CPUAllocator.cpp"},
+                                   {"Cannot allocate memory"},
+                                   {"ArrayMemoryError"},
+                                   {"virtual memory exhausted"},
+                                   {"paging file is too small"},
+                                   {"Couldn't open shared file mapping*1455"},
+                                   {"cudaHostAlloc*out of memory"},
+                                   {"page allocation failure"},
+                                   {"ENOMEM"},
+                                   {"out of dynamic memory in"},
+                                   {"node was low on resource: memory"},
+                                   {"node had condition: [MemoryPressure]"},
+                                   {"cannot allocate", nullptr, Depth::kGuess},
+                                   {"could not allocate", nullptr, Depth::kGuess},
+                                   {"failed to allocate", nullptr, Depth::kGuess},
+                                   {"unable to allocate", nullptr, Depth::kGuess},
+                                   {"allocation failed", nullptr, Depth::kGuess},
+                                   {"not enough memory", nullptr, Depth::kGuess},
+                                   {"insufficient memory", nullptr, Depth::kGuess},
+                                   {"out of dynamic memory", nullptr, Depth::kGuess},
+                                   {"out of host memory", nullptr, Depth::kGuess}};
 constexpr Cause kHostMemoryCauses[] = {
+    {.why = "Windows has no more memory to promise: its paging file is too small.",
+     .step = "Make the paging file larger, or start fewer loader workers.",
+     .when = "1455"},
     {.why = "The size is absurd (more than 1 TiB): a shape that overflowed, a negative number "
             "read as a large one, or a product of two dimensions that should have been a sum.",
      .step = "Print the shapes in front of the failing operation.",
@@ -149,8 +205,23 @@ constexpr Cause kHostMemoryCauses[] = {
      .step = "Compare the request with the limits below. Fewer loader workers, less prefetching, a "
              "smaller batch; load large files in pieces or mapped."}};
 
-constexpr Pattern kBadAlloc[] = {{"std::bad_alloc"}, {"std::bad_array_new_length"}};
+constexpr Pattern kBadAlloc[] = {{"std::bad_alloc"},
+                                 {"std::bad_array_new_length"},
+                                 {"std::length_error"},
+                                 {"larger than max_size()"},
+                                 {"basic_string::_M_create"},
+                                 {"basic_string::_S_create"},
+                                 {"bad allocation", nullptr, Depth::kPerhaps},
+                                 {"bad_alloc", nullptr, Depth::kGuess},
+                                 {"length_error", nullptr, Depth::kGuess}};
 constexpr Cause kBadAllocCauses[] = {
+    {.why = "A string or vector has a size that cannot be: objects of another ABI are in the "
+            "process, or "
+            "a size was read from memory that holds something else.",
+     .step =
+         "See which libtorch and libstdc++ are loaded (`muster doctor --program FILE`), and build "
+         "all parts with one compiler, one LibTorch, and one of Debug and Release.",
+     .when = "length_error"},
     {.why =
          "Two copies of the C++ library, or objects of another ABI, are in the process: a size is "
          "read from where none is. This is likely if it fails at once, while memory is free.",
@@ -231,7 +302,7 @@ constexpr ErrorRow kMemoryRows[] = {
      .source = "https://github.com/pytorch/pytorch/pull/20618"},
     {.number = 9,
      .name = "bad-alloc",
-     .title = "std::bad_alloc",
+     .title = "a size that cannot be had (std::bad_alloc, std::length_error)",
      .depth = Depth::kCause,
      .patterns = kBadAlloc,
      .causes = kBadAllocCauses,

@@ -1,65 +1,15 @@
-// The host and its limits: rows 8, 37, 38 and 49 to 52.
+// The host and its limits: rows 37, 38, 51, 52 and 60.
 #include "muster/diagnose/catalogue/error_row.h"
 
 namespace muster::diagnose {
 namespace {
 
-bool is_the_word(std::string_view line, std::string_view word) {
-  const size_t first = line.find_first_not_of(" \t");
-  const size_t last = line.find_last_not_of(" \t\r.");
-  return first != std::string_view::npos && line.substr(first, last + 1 - first) == word;
+/// "Bus error", or zsh's "4711 bus error  python train.py" (its "[1]" reads as a rank).
+bool is_bus_error(std::string_view line) {
+  const size_t at = line.find_first_not_of(" 0123456789+-");
+  return at != line.npos &&
+         (line.substr(at).starts_with("bus error ") || line.substr(at).starts_with("Bus error"));
 }
-
-bool is_only_killed(std::string_view line) { return is_the_word(line, "Killed"); }
-
-constexpr Pattern kKilled[] = {{"Out of memory: Kill"},
-                               {"Memory cgroup out of memory"},
-                               {"oom-kill event"},
-                               {"oom_kill event"},
-                               {"srun: error*Out Of Memory"},
-                               {"OUT_OF_MEMORY"},
-                               {"MemoryLimitExceeded"},
-                               {"OOMKilled"},
-                               {"oom_reaper: reaped"},
-                               {"invoked oom-killer"},
-                               {"Exceeded job memory limit"},
-                               {"failed (exitcode: -9)"},
-                               {"failed: signal SIGKILL"},
-                               {"exit code 137"},
-                               {"exited with code 137"},
-                               {"status 137"},
-                               {"interrupted by signal 9"},
-                               {"died with <Signals.SIGKILL"},
-                               {"DataLoader worker*is killed by signal: Killed"},
-                               {"Killed", is_only_killed},
-                               {"line *: *Killed    "},
-                               {"bash: line *: * Killed "},
-                               {"exits with return code = -9"},
-                               {"Signal 9 (SIGKILL) received", nullptr, Depth::kPerhaps},
-                               {"exitcode*: -9", nullptr, Depth::kPerhaps}};
-constexpr Cause kKilledCauses[] = {
-    {.why =
-         "The kernel killed the process because its control group (container, Slurm job) was out "
-         "of memory.",
-     .step =
-         "Ask for more memory, or use less: fewer loader workers and less prefetching, a smaller "
-         "batch, no second copy of the data set per rank.",
-     .when = "cgroup out of memory"},
-    {.why = "The kernel killed the process because the job was out of memory.",
-     .step = "Ask for more memory (--mem), or use less: fewer loader workers, a smaller batch.",
-     .when = "slurmstepd*oom"},
-    {.why = "The container was killed because it was out of memory.",
-     .step = "Raise its limit, or use less: fewer loader workers, a smaller batch.",
-     .when = "OOMKilled"},
-    {.why = "The kernel killed the process because the machine was out of memory.",
-     .step =
-         "Use less: fewer loader workers and less prefetching, a smaller batch, one copy of the "
-         "data set for all ranks (mapped files).",
-     .when = "Out of memory: Kill"},
-    {.why = "SIGKILL ended the process. As a rule that is the kernel, when machine or container is "
-            "out of memory; else a scheduler, a time limit, or a person.",
-     .step = "Look for `oom-kill` in dmesg or in the job's record (`sacct -o State,MaxRSS`). Then "
-             "fewer loader workers, a smaller batch, or more memory."}};
 
 constexpr Pattern kShm[] = {{"killed by signal: Bus error"},
                             {"Unexpected bus error encountered in worker"},
@@ -71,7 +21,27 @@ constexpr Pattern kShm[] = {{"killed by signal: Bus error"},
                             {"/dev/shm*No space left on device"},
                             {"failed: signal SIGBUS"},
                             {"Bus error (core dumped)"},
-                            {"failed (exitcode: -7)"}};
+                            {"failed (exitcode: -7)"},
+                            {"Bus error*(core dumped)"},
+                            {"zsh: bus error"},
+                            {"signal SIGBUS"},
+                            {"Signal: Bus error"},
+                            {"SIGBUS (@"},
+                            {"Fatal Python error: Bus error"},
+                            {"<Signals.SIGBUS"},
+                            {"Signal 7 (SIGBUS) received"},
+                            {"exitcode*: -7", nullptr, Depth::kPerhaps},
+                            {"Bus error", is_bus_error},
+                            {"unable to allocate shared memory(shm)"},
+                            {"unable to allocate shared memory"},
+                            {"exited on signal 7"},
+                            {"task*: Bus error"},
+                            {"exit code 135"},
+                            {"torch_shm_manager"},
+                            {"Error while creating shared memory"},
+                            {"out of shared memory"},
+                            {"unable to mmap*/dev/shm"},
+                            {"shared memory", nullptr, Depth::kGuess}};
 constexpr Cause kShmCauses[] = {
     {.why =
          "/dev/shm is full: processes share tensors through it (loader workers, NCCL, ranks of "
@@ -82,51 +52,38 @@ constexpr Cause kShmCauses[] = {
          "at /dev/shm. Fewer workers need less. LibTorch's own loader uses threads and none of "
          "it."}};
 
-constexpr Pattern kFiles[] = {{"Too many open files"}, {"EMFILE"}, {"received 0 items of ancdata"}};
+constexpr Pattern kFiles[] = {{"Too many open files"},
+                              {"EMFILE"},
+                              {"received 0 items of ancdata"},
+                              {"errno 24"},
+                              {"errno: 24"},
+                              {"file descriptor", nullptr, Depth::kGuess}};
 constexpr Cause kFilesCauses[] = {
     {.why = "The process has as many files open as it may (ulimit -n): tensors of loader workers "
             "cost one each, and loaders or files that are never closed add up.",
      .step = "Raise the limit (`ulimit -n 65536`), share tensors by file_system instead of file "
              "descriptors, and look in /proc/PID/fd for what is left open."}};
 
-constexpr Pattern kSegfault[] = {{"Segmentation fault"},
-                                 {"failed (exitcode: -11)"},
-                                 {"failed: signal SIGSEGV"},
-                                 {"killed by signal: Segmentation fault"},
-                                 {"died with <Signals.SIGSEGV"},
-                                 {"interrupted by signal 11"},
-                                 {"exitcode*: -11", nullptr, Depth::kPerhaps}};
-constexpr Cause kSegfaultCauses[] = {
-    {.why =
-         "The process used an address that is not its own: objects of two ABIs or two LibTorchs in "
-         "one process, a tensor over memory that was freed (from_blob), a stack that is full, or "
-         "something global that outlives LibTorch at the end.",
-     .step =
-         "`muster doctor --program FILE` shows which libraries are loaded. `gdb --args PROGRAM`, "
-         "then `run` and `bt`, shows where it was."}};
-
-constexpr Pattern kCancelled[] = {{"DUE TO TIME LIMIT"},
-                                  {"CANCELLED AT"},
-                                  {"DUE TO PREEMPTION"},
-                                  {"DUE TO NODE FAILURE"},
-                                  {"muster: stopped by SIG"},
-                                  {"Received*death signal, shutting down workers"}};
-constexpr Cause kCancelledCauses[] = {
-    {.why = "The scheduler ended the job at its time limit.",
-     .step = "Ask for more time, save checkpoints more often, and resume.",
-     .when = "DUE TO TIME LIMIT"},
-    {.why = "A machine of the job failed.",
-     .step = "Start again without it (`--exclude NODE`), from the last checkpoint.",
-     .when = "NODE FAILURE"},
-    {.why = "Somebody ended the job: the scheduler, a person, or a lost terminal.",
-     .step =
-         "Resume from the last checkpoint. Under nohup or in a batch job a lost terminal sends no "
-         "signal."}};
-
 constexpr Pattern kDiskFull[] = {{"No space left on device"},
                                  {"ENOSPC"},
                                  {"Disk quota exceeded"},
-                                 {"PytorchStreamWriter failed writing file"}};
+                                 {"PytorchStreamWriter failed writing file"},
+                                 {"enforce fail at inline_container.cc*unexpected pos"},
+                                 {"Errno 122"},
+                                 {"errno 28"},
+                                 {"errno: 28"},
+                                 {"low on resource: ephemeral-storage"},
+                                 {"basic_ios::clear: iostream error"},
+                                 {"exceeds the local ephemeral storage"},
+                                 {"There is not enough space on the disk"},
+                                 {"[WinError 112]"},
+                                 {"File*cannot be opened.", nullptr, Depth::kPerhaps},
+                                 {"Parent directory*does not exist", nullptr, Depth::kPerhaps},
+                                 {"no space", nullptr, Depth::kGuess},
+                                 {"disk*full", nullptr, Depth::kGuess},
+                                 {"not enough disk", nullptr, Depth::kGuess},
+                                 {"quota*exceeded", nullptr, Depth::kGuess},
+                                 {"exceeded*quota", nullptr, Depth::kGuess}};
 constexpr Cause kDiskFullCauses[] = {
     {.why = "The user's quota is used up.",
      .step = "`quota -s`, or `lfs quota`; delete old checkpoints, or write elsewhere.",
@@ -144,7 +101,29 @@ constexpr Pattern kThreads[] = {{"pthread_create failed"},
                                 {"fork: Resource temporarily unavailable"},
                                 {"fork: retry: Resource temporarily unavailable"},
                                 {"libgomp: Thread creation failed"},
-                                {"BlockingIOError: [Errno 11] Resource temporarily unavailable"}};
+                                {"BlockingIOError: [Errno 11] Resource temporarily unavailable"},
+                                {"thread constructor failed"},
+                                {"std::system_error*Resource temporarily unavailable"},
+                                {"what():*Resource temporarily unavailable"},
+                                {"pthread_create*Resource temporarily unavailable"},
+                                {"OMP: Error #34"},
+                                {"OMP: System error #11"},
+                                {"unable to create thread"},
+                                {"Unable to create new thread"},
+                                {"failed to create thread"},
+                                {"fork failed*Resource temporarily unavailable"},
+                                {"fork*: Resource temporarily unavailable"},
+                                {"unable to create new native thread"},
+                                {"pthread_create() failed"},
+                                {"cannot fork*Resource temporarily"},
+                                {"uv_thread_create"},
+                                {"Enable multithreading to use std::thread"},
+                                {"pthread_create*Operation not permitted"},
+                                {"tried to start too many threads"},
+                                {"too many memory regions"},
+                                {"create*thread", nullptr, Depth::kGuess},
+                                {"start*thread", nullptr, Depth::kGuess},
+                                {"spawn*thread", nullptr, Depth::kGuess}};
 constexpr Cause kThreadsCauses[] = {
     {.why = "The user or the container may have no more processes and threads: each rank starts a "
             "thread per core in several libraries.",
@@ -152,16 +131,29 @@ constexpr Cause kThreadsCauses[] = {
          "Set OMP_NUM_THREADS (and OPENBLAS_NUM_THREADS) to the cores divided by the ranks; raise "
          "`ulimit -u`, or the container's --pids-limit."}};
 
+constexpr Pattern kStorage[] = {{"Stale file handle"},
+                                {"Stale NFS file handle"},
+                                {"Input/output error"},
+                                {"Remote I/O error"},
+                                {"Transport endpoint is not connected"},
+                                {"Cannot send after transport endpoint shutdown"},
+                                {"Read-only file system"},
+                                {"i/o error", nullptr, Depth::kGuess}};
+constexpr Cause kStorageCauses[] = {
+    {.why = "The file system does not take writes: mounted so, or made so by the kernel after an "
+            "error of the disk.",
+     .step =
+         "Write elsewhere (`muster train --output`, TMPDIR, HF_HOME); look in dmesg whether the "
+         "disk failed.",
+     .when = "Read-only file system"},
+    {.why = "A file was removed or replaced on the server while it was open here.",
+     .step = "Open it anew; do not replace data sets or logs that running jobs have open.",
+     .when = "Stale"},
+    {.why = "A disk or a network file system failed under the program.",
+     .step = "`ls` the path of the message, and look in dmesg and at the mount; copy the data to a "
+             "local disk. If a loader reads a file again that failed, the run can go on."}};
+
 constexpr ErrorRow kHostRows[] = {
-    {.number = 8,
-     .name = "killed",
-     .title = "the process was killed (SIGKILL, exit code 137)",
-     .depth = Depth::kEnd,
-     .patterns = kKilled,
-     .causes = kKilledCauses,
-     .checks = "memory",
-     .confirm = "the control group's oom_kill counter; the kernel's log",
-     .source = ""},
     {.number = 37,
      .name = "shm-exhausted",
      .title = "shared memory is full (bus error)",
@@ -180,15 +172,6 @@ constexpr ErrorRow kHostRows[] = {
      .checks = "limits",
      .confirm = "RLIMIT_NOFILE, and what is in /proc/PID/fd",
      .source = "https://github.com/pytorch/pytorch/issues/11201"},
-    {.number = 49,
-     .name = "segmentation-fault",
-     .title = "the process crashed (SIGSEGV)",
-     .depth = Depth::kEnd,
-     .patterns = kSegfault,
-     .causes = kSegfaultCauses,
-     .checks = "libtorch, limits",
-     .confirm = "the stack in a debugger; the libraries that are loaded",
-     .source = ""},
     {.number = 51,
      .name = "disk-full",
      .title = "a file system is full",
@@ -207,19 +190,18 @@ constexpr ErrorRow kHostRows[] = {
      .checks = "limits, cpu",
      .confirm = "RLIMIT_NPROC and the control group's pids.max against the threads that there are",
      .source = ""},
-    {.number = 50,
-     .name = "job-cancelled",
-     .title = "the job was ended from outside",
-     .depth = Depth::kEnd,
-     .patterns = kCancelled,
-     .causes = kCancelledCauses,
-     .checks = "",
-     .confirm = "the scheduler's record of the job",
+    {.number = 60,
+     .name = "storage-failed",
+     .title = "a disk or a network file system fails",
+     .depth = Depth::kCause,
+     .patterns = kStorage,
+     .causes = kStorageCauses,
+     .checks = "disk",
+     .confirm = "the kernel's log, and the same file read by `cat`",
      .source = ""}};
 
 }  // namespace
 
-extern constinit const ErrorFamilyEntry host_entry{
-    "host", "the host, its limits, and how processes end", kHostRows};
+extern constinit const ErrorFamilyEntry host_entry{"host", "the host and its limits", kHostRows};
 
 }  // namespace muster::diagnose

@@ -4,7 +4,8 @@
 namespace muster::diagnose {
 namespace {
 
-constexpr Pattern kCudnnInit[] = {{"CUDNN_STATUS_NOT_INITIALIZED"}};
+constexpr Pattern kCudnnInit[] = {{"CUDNN_STATUS_NOT_INITIALIZED"},
+                                  {"probably because cuDNN failed to initialize"}};
 constexpr Cause kCudnnInitCauses[] = {
     {.why = "cuDNN could not make its handle, most often because the device has no memory left for "
             "it (some hundred MiB).",
@@ -16,7 +17,19 @@ constexpr Pattern kNoAlgorithm[] = {{"CUDNN_STATUS_ALLOC_FAILED"},
                                     {"Unable to find a valid cuDNN algorithm"},
                                     {"GET was unable to find an engine"},
                                     {"FIND was unable to find an engine"},
-                                    {"no valid convolution algorithms available in CuDNN"}};
+                                    {"no valid convolution algorithms available in CuDNN"},
+                                    {"No execution plans support the graph"},
+                                    {"No execution plans built"},
+                                    {"No valid execution plans built"},
+                                    {"No valid engine configs"},
+                                    {"CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"},
+                                    {"CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED"},
+                                    {"Failed to find any convolution algorithm"},
+                                    {"cuDNN isn't found"},
+                                    {"cudnn*algo", nullptr, Depth::kGuess},
+                                    {"find*algorithm", nullptr, Depth::kGuess},
+                                    {"find an engine", nullptr, Depth::kGuess},
+                                    {"engine config", nullptr, Depth::kGuess}};
 constexpr Cause kNoAlgorithmCauses[] = {
     {.why =
          "No algorithm of cuDNN fits: its workspace does not fit into the memory that is free, or "
@@ -28,7 +41,13 @@ constexpr Cause kNoAlgorithmCauses[] = {
 
 constexpr Pattern kCudnnFailed[] = {{"CUDNN_STATUS_EXECUTION_FAILED"},
                                     {"CUDNN_STATUS_INTERNAL_ERROR"},
-                                    {"CUDNN_STATUS_MAPPING_ERROR"}};
+                                    {"CUDNN_STATUS_MAPPING_ERROR"},
+                                    {"miopenStatus"},
+                                    {"cudnn_frontend*execute*failed"},
+                                    {"cuDNN launch failure"},
+                                    {"cudnn Pool*launch failed"},
+                                    {"cudnn*fail", nullptr, Depth::kGuess},
+                                    {"cudnn*error", nullptr, Depth::kGuess}};
 constexpr Cause kCudnnFailedCauses[] = {
     {.why =
          "cuDNN met an error of the device: that of an earlier kernel which is reported only now, "
@@ -39,7 +58,11 @@ constexpr Cause kCudnnFailedCauses[] = {
 
 constexpr Pattern kCudnnParam[] = {{"CUDNN_STATUS_BAD_PARAM"},
                                    {"CUDNN_STATUS_NOT_SUPPORTED"},
-                                   {"Expected contiguous tensor, but got non-contiguous"}};
+                                   {"Expected contiguous tensor, but got non-contiguous"},
+                                   {"CUDNN_STATUS_INVALID_VALUE"},
+                                   {"cudnn_frontend*BAD_PARAM"},
+                                   {"cuDNN requires contiguous"},
+                                   {"cudnn RNN backward can only be called in training mode"}};
 constexpr Cause kCudnnParamCauses[] = {
     {.why =
          "cuDNN does not take this input: not contiguous, empty, mixed dtypes, or more than 2^31 "
@@ -48,12 +71,25 @@ constexpr Cause kCudnnParamCauses[] = {
          "Print shape, strides and dtype of the operation's inputs; call contiguous(), cast them "
          "alike, guard against empty batches, or split the batch."}};
 
-constexpr Pattern kCudnnVersions[] = {
-    {"SUBLIBRARY_VERSION_MISMATCH"},
-    {"CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED"},
-    {"CUDNN_STATUS_VERSION_MISMATCH"},
-    {"cuDNN version incompatibility"},
-    {"Loaded runtime CuDNN library*but source was compiled with"}};
+constexpr Pattern kCudnnVersions[] = {{"SUBLIBRARY_VERSION_MISMATCH"},
+                                      {"CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED"},
+                                      {"CUDNN_STATUS_VERSION_MISMATCH"},
+                                      {"cuDNN version incompatibility"},
+                                      {"Loaded runtime CuDNN library*but source was compiled with"},
+                                      {"CUDNN_STATUS_RUNTIME_PREREQUISITE_MISSING"},
+                                      {"Could not load library libcudnn"},
+                                      {"Unable to load any of {libcudnn"},
+                                      {"Cannot load symbol cudnn"},
+                                      {"Could not load symbol cudnn"},
+                                      {"libcudnn*undefined symbol"},
+                                      {"CuDNN library needs to have matching major version"},
+                                      {"Loaded runtime CuDNN library"},
+                                      {"Loaded runtime cuDNN library*but source was compiled"},
+                                      {"cudnn*version", nullptr, Depth::kGuess},
+                                      {"cudnn*compatib", nullptr, Depth::kGuess},
+                                      {"Could not locate cudnn"},
+                                      {"Could not load*cudnn*dll"},
+                                      {"libcudnn", nullptr, Depth::kGuess}};
 constexpr Cause kCudnnVersionsCauses[] = {
     {.why = "Libraries of two versions of cuDNN are in the process: some from the wheel, some from "
             "the system or from LD_LIBRARY_PATH.",
@@ -62,7 +98,14 @@ constexpr Cause kCudnnVersionsCauses[] = {
 
 constexpr Pattern kCublasInit[] = {{"CUBLAS_STATUS_NOT_INITIALIZED"},
                                    {"CUBLAS_STATUS_ALLOC_FAILED"},
-                                   {"CUSOLVER_STATUS_NOT_INITIALIZED"}};
+                                   {"CUSOLVER_STATUS_NOT_INITIALIZED"},
+                                   {"CUSOLVER_STATUS_ALLOC_FAILED"},
+                                   {"CUBLAS_STATUS_LICENSE_ERROR"},
+                                   {"HIPBLAS_STATUS_NOT_INITIALIZED"},
+                                   {"HIPBLAS_STATUS_ALLOC_FAILED"},
+                                   {"rocblas_status_memory_error"},
+                                   {"cublas runtime error : resource allocation failed"},
+                                   {"cublas runtime error : library not initialized"}};
 constexpr Cause kCublasInitCauses[] = {
     {.why =
          "The device has no memory left for cuBLAS, whose handle and workspace take some ten MiB "
@@ -84,7 +127,19 @@ constexpr Pattern kCublasFailed[] = {{"CUBLAS_STATUS_EXECUTION_FAILED"},
                                      {"CUBLAS_STATUS_NOT_SUPPORTED"},
                                      {"CUBLAS_STATUS_ARCH_MISMATCH"},
                                      {"CUSOLVER_STATUS_EXECUTION_FAILED"},
-                                     {"CUSOLVER_STATUS_INTERNAL_ERROR"}};
+                                     {"CUSOLVER_STATUS_INTERNAL_ERROR"},
+                                     {"CUBLAS_STATUS_MAPPING_ERROR"},
+                                     {"CUSOLVER_STATUS_INVALID_VALUE"},
+                                     {"CUSOLVER_STATUS_ARCH_MISMATCH"},
+                                     {"HIPBLAS_STATUS_"},
+                                     {"rocblas_status_internal_error"},
+                                     {"HIPBLASLT_STATUS"},
+                                     {"cublasLt*failed"},
+                                     {"cublas runtime error"},
+                                     {"CUBLAS failure in"},
+                                     {"cublas*fail", nullptr, Depth::kGuess},
+                                     {"cublas*error", nullptr, Depth::kGuess},
+                                     {"blas*launch failed", nullptr, Depth::kGuess}};
 constexpr Cause kCublasFailedCauses[] = {
     {.why = "This device does not know this dtype (bfloat16 and TF32 need capability 8.0), or the "
             "libraries of two CUDA versions are mixed.",
@@ -98,6 +153,36 @@ constexpr Cause kCublasFailedCauses[] = {
          "Run the same step on the CPU in float32, which names a wrong shape or index; then with "
          "CUDA_LAUNCH_BLOCKING=1. Unset LD_LIBRARY_PATH once to be sure of the wheel's "
          "libcublas."}};
+
+constexpr Pattern kFft[] = {{"CUFFT_INTERNAL_ERROR"},
+                            {"CUFFT_ALLOC_FAILED"},
+                            {"CUFFT_EXEC_FAILED"},
+                            {"CUFFT_INVALID"},
+                            {"CUSPARSE_STATUS_"},
+                            {"CURAND_STATUS_"},
+                            {"cuFFT error"},
+                            {"cusparse error"},
+                            {"curand*failed"},
+                            {"CUSPARSELT_STATUS"},
+                            {"cufft*fail", nullptr, Depth::kGuess},
+                            {"cufft*error", nullptr, Depth::kGuess},
+                            {"cusparse*fail", nullptr, Depth::kGuess},
+                            {"cusparse*error", nullptr, Depth::kGuess},
+                            {"curand*fail", nullptr, Depth::kGuess},
+                            {"curand*error", nullptr, Depth::kGuess},
+                            {"cusolver*fail", nullptr, Depth::kGuess},
+                            {"cusolver*error", nullptr, Depth::kGuess}};
+constexpr Cause kFftCauses[] = {
+    {.why = "cuFFT could not make its plan or its workspace: it is older than the device (CUDA "
+            "11.7 and before on cards of capability 8.9), memory is short, the size in 16 bits is "
+            "no power of two, or libcufft is not the one of this LibTorch.",
+     .step = "Take a LibTorch of a newer CUDA; transform in float32; free memory, or make the plan "
+             "cache smaller.",
+     .when = "CUFFT"},
+    {.why = "A library of CUDA met an error: memory that is short, an earlier kernel's error, or a "
+            "library of another CUDA version.",
+     .step = "Run with CUDA_LAUNCH_BLOCKING=1; unset LD_LIBRARY_PATH once, so that the wheel's "
+             "libraries are taken."}};
 
 constexpr ErrorRow kLibraryRows[] = {
     {.number = 10,
@@ -162,6 +247,15 @@ constexpr ErrorRow kLibraryRows[] = {
      .causes = kCublasFailedCauses,
      .checks = "libtorch, variables",
      .confirm = "the same step on the CPU in float32",
+     .source = ""},
+    {.number = 68,
+     .name = "cufft-failed",
+     .title = "cuFFT, cuSPARSE or cuRAND fails",
+     .depth = Depth::kLate,
+     .patterns = kFft,
+     .causes = kFftCauses,
+     .checks = "libtorch, driver",
+     .confirm = "the same operation in float32 on the CPU",
      .source = ""}};
 
 }  // namespace

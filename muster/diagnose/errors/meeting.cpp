@@ -16,7 +16,23 @@ constexpr Pattern kGloo[] = {{"gloo/transport/tcp/*Connection closed by peer"},
                              {"gloo*Unable to find address for"},
                              {"gloo*Unable to resolve hostname"},
                              {"gloo/transport/tcp/unbound_buffer"},
-                             {"makeDeviceForHostname()*unsupported gloo device"}};
+                             {"makeDeviceForHostname()*unsupported gloo device"},
+                             {"Application timeout caused pair closure"},
+                             {"gloo*Unable to find interface for"},
+                             {"gloo/transport/tcp/"},
+                             {"gloo/transport/uv/"},
+                             {"gloo/rendezvous/"},
+                             {"gloo::IoException"},
+                             {"gloo*Connection reset by peer"},
+                             {"ProcessGroupGloo*timed out"},
+                             {"gloo*SO_ERROR:"},
+                             {"gloo*Timed out waiting"},
+                             {"makeDeviceForInterface()*unsupported gloo device"},
+                             {"gloo::*Exception"},
+                             {"gloo::*timed out"},
+                             {"connection*closed", nullptr, Depth::kGuess},
+                             {"connection*reset", nullptr, Depth::kGuess},
+                             {"connection*refused", nullptr, Depth::kGuess}};
 constexpr Cause kGlooCauses[] = {
     {.why = "The host's own name leads to an address of the loopback (127.0.1.1 is Debian's "
             "default), which ranks on other machines cannot reach.",
@@ -37,25 +53,80 @@ constexpr Cause kGlooCauses[] = {
          "Read the log of the other ranks: the one without this error ended first. A rank "
          "that is done early has to wait for the others (a barrier, or wait() on what it sent)."}};
 
-constexpr Pattern kPort[] = {{"server socket has failed to listen on any local network address"},
-                             {"EADDRINUSE"},
-                             {"RuntimeError: Address already in use"},
-                             {"server socket has failed to bind to"},
-                             {"server socket has failed to listen on"},
-                             {"errno: 98 - Address already in use"},
-                             {"[Errno 98] Address already in use"},
-                             {"TCPStore*timed out after", nullptr, Depth::kPeer},
-                             {"Timed out after*waiting for clients", nullptr, Depth::kPeer},
-                             {"wait timeout after*ms, keys:", nullptr, Depth::kPeer},
-                             {"client socket has timed out after", nullptr, Depth::kPeer},
-                             {"connect() timed out", nullptr, Depth::kPeer},
-                             {"TCPStore*Connection reset by peer", nullptr, Depth::kPeer},
-                             {"TCPStore*Broken pipe", nullptr, Depth::kPeer},
-                             {"client socket has failed to connect to", nullptr, Depth::kPeer},
-                             {"failed to recv, got 0 bytes", nullptr, Depth::kPeer},
-                             {"RendezvousTimeoutError", nullptr, Depth::kPeer},
-                             {"RendezvousConnectionError", nullptr, Depth::kPeer}};
+constexpr Pattern kPort[] = {
+    {"server socket has failed to listen on any local network address"},
+    {"EADDRINUSE"},
+    {"RuntimeError: Address already in use"},
+    {"server socket has failed to bind to"},
+    {"server socket has failed to listen on"},
+    {"errno: 98 - Address already in use"},
+    {"[Errno 98] Address already in use"},
+    {"TCPStore*timed out after", nullptr, Depth::kPeer},
+    {"Timed out after*waiting for clients", nullptr, Depth::kPeer},
+    {"wait timeout after*ms, keys:", nullptr, Depth::kPeer},
+    {"client socket has timed out after", nullptr, Depth::kPeer},
+    {"connect() timed out", nullptr, Depth::kPeer},
+    {"TCPStore*Connection reset by peer", nullptr, Depth::kPeer},
+    {"TCPStore*Broken pipe", nullptr, Depth::kPeer},
+    {"client socket has failed to connect to", nullptr, Depth::kPeer},
+    {"failed to recv, got 0 bytes", nullptr, Depth::kPeer},
+    {"RendezvousTimeoutError", nullptr, Depth::kPeer},
+    {"RendezvousConnectionError", nullptr, Depth::kPeer},
+    {"Address already in use"},
+    {"sendBytes failed on SocketImpl", nullptr, Depth::kPeer},
+    {"failed on SocketImpl", nullptr, Depth::kPeer},
+    {"DistStoreError: Socket Timeout", nullptr, Depth::kPeer},
+    {"Timed out after*clients joined", nullptr, Depth::kPeer},
+    {"store->get(*got error", nullptr, Depth::kPeer},
+    {"retrieving ncclUniqueId from*got error", nullptr, Depth::kPeer},
+    {"RendezvousClosedError", nullptr, Depth::kPeer},
+    {"DistNetworkError: Connection reset by peer", nullptr, Depth::kPeer},
+    {"DistNetworkError: Broken pipe", nullptr, Depth::kPeer},
+    {"DistNetworkError: failed to", nullptr, Depth::kPeer},
+    {"torch.distributed.DistStoreError", nullptr, Depth::kPeer},
+    {"torch.distributed.DistNetworkError", nullptr, Depth::kPeer},
+    {"environment variable*expected, but not set"},
+    {"Default process group has not been initialized"},
+    {"trying to initialize the default process group twice"},
+    {"cannot be retrieved (gai error"},
+    {"hostname*cannot be resolved"},
+    {"TCPStore*Connection refused", nullptr, Depth::kPeer},
+    {"Socket Timeout", nullptr, Depth::kPeer},
+    {"The client socket has timed out", nullptr, Depth::kPeer},
+    {"Invalid rank*should be in the interval"},
+    {"host not found:"},
+    {"Stop_waiting response is expected", nullptr, Depth::kPeer},
+    {"Ping failed, invalid value returned from server", nullptr, Depth::kPeer},
+    {"built without libuv support"},
+    {"Connection was likely closed. Did the remote server", nullptr, Depth::kPeer},
+    {"store based barrier", nullptr, Depth::kPeer},
+    {"Timed out initializing process group", nullptr, Depth::kPeer},
+    {"RuntimeError: Connection refused", nullptr, Depth::kPeer},
+    {"RuntimeError: Connection reset by peer", nullptr, Depth::kPeer},
+    {"RuntimeError: Broken pipe", nullptr, Depth::kPeer},
+    {"RuntimeError: Connection timed out", nullptr, Depth::kPeer},
+    {"stop_waiting response", nullptr, Depth::kPeer},
+    {"rendezvous*fail", nullptr, Depth::kGuess},
+    {"rendezvous*timed", nullptr, Depth::kGuess},
+    {"rendezvous*error", nullptr, Depth::kGuess},
+    {"store*timed out", nullptr, Depth::kGuess},
+    {"store*timeout", nullptr, Depth::kGuess},
+    {"master*connect", nullptr, Depth::kGuess},
+    {"connect*master", nullptr, Depth::kGuess}};
 constexpr Cause kPortCauses[] = {
+    {.why = "The variables by which ranks find each other are not set: the program was started "
+            "without a launcher.",
+     .step =
+         "Start it by `muster run`, torchrun or srun, or set MASTER_ADDR, MASTER_PORT, RANK and "
+         "WORLD_SIZE.",
+     .when = "expected, but not set"},
+    {.why = "The name of rank 0's machine leads to no address here.",
+     .step = "`getent hosts NAME` on this machine; take an address for MASTER_ADDR, or correct "
+             "/etc/hosts or the DNS.",
+     .when = "gai error"},
+    {.why = "A group is used before it was made, or made twice.",
+     .step = "Make it once per process, before the first model or sampler that asks for it.",
+     .when = "default process group"},
     {.why =
          "Not all ranks came to the meeting in time: wrong MASTER_ADDR, MASTER_PORT or world size, "
          "a firewall, or a rank that ended before.",
@@ -100,6 +171,40 @@ constexpr Cause kVerdictCauses[] = {
     {.why = "Another rank did not go on; the message names it and what it did last.",
      .step = "Read that rank's own lines. See docs/when-a-rank-fails.md."}};
 
+constexpr Pattern kDiffer[] = {{"Detected mismatch between collectives"},
+                               {"NCCL WARN*Message truncated"},
+                               {"Mismatched collective detected"},
+                               {"op.preamble.length <= op.nbytes"},
+                               {"DDP expects same model across all ranks"},
+                               {"params, while rank*has inconsistent"},
+                               {"appears not to match sizes of the same param in process"},
+                               {"appears not to match strides of the same param in process"},
+                               {"Detected at least one rank*does not match"},
+                               {"Tensor list input to*must be*same size"},
+                               {"inconsistent across ranks"},
+                               {"Message truncated : received"},
+                               {"NCCL WARN*mismatch"},
+                               {"Mismatched NCCL version"},
+                               {"rank*mismatch", nullptr, Depth::kGuess},
+                               {"rank*differ", nullptr, Depth::kGuess},
+                               {"ranks*same", nullptr, Depth::kGuess},
+                               {"different*rank", nullptr, Depth::kGuess},
+                               {"submitted*by subset of ranks"},
+                               {"waiting for remainder of ranks"},
+                               {"missing ranks:"},
+                               {"subset of ranks", nullptr, Depth::kGuess}};
+constexpr Cause kDifferCauses[] = {
+    {.why = "Ranks have different models: another number of parameters, or other shapes.",
+     .step = "Print the number of parameters on each rank. Build the model from the same options "
+             "and the same data (sizes of vocabularies, numbers of classes) on all ranks, before "
+             "any branch by rank.",
+     .when = "param"},
+    {.why = "At the same place ranks called different collectives, or the same with other sizes or "
+            "dtypes.",
+     .step = "TORCH_DISTRIBUTED_DEBUG=DETAIL names the two calls; Muster's monitor does so by "
+             "itself. Look for a branch by rank, batches of unequal size, an all_gather of tensors "
+             "that differ."}};
+
 constexpr ErrorRow kMeetingRows[] = {
     {.number = 34,
      .name = "gloo-connection",
@@ -127,7 +232,17 @@ constexpr ErrorRow kMeetingRows[] = {
      .causes = kVerdictCauses,
      .checks = "",
      .confirm = "flight records of all ranks",
-     .source = ""}};
+     .source = ""},
+    {.number = 69,
+     .name = "ranks-differ",
+     .title = "ranks call different things, or have different models",
+     .depth = Depth::kCause,
+     .patterns = kDiffer,
+     .causes = kDifferCauses,
+     .checks = "",
+     .confirm = "the calls of all ranks at the same number",
+     .source = "https://pytorch.org/docs/stable/"
+               "distributed.html#debugging-torch-distributed-applications"}};
 
 }  // namespace
 

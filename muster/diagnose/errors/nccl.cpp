@@ -12,7 +12,28 @@ constexpr Pattern kSystem[] = {{"NCCL*unhandled system error"},
                                {"NCCL WARN Bootstrap : no socket interface found"},
                                {"NCCL WARN Call to ibv_*failed"},
                                {"NCCL WARN*Cannot allocate memory"},
-                               {"NCCL WARN*No space left on device"}};
+                               {"NCCL WARN*No space left on device"},
+                               {"NCCL WARN*Connect to*failed"},
+                               {"socketStartConnect: Connect to"},
+                               {"socketPollConnect: Connect to"},
+                               {"NCCL WARN*Call to connect"},
+                               {"NCCL WARN*ibv_reg_mr*failed"},
+                               {"NCCL WARN Call to posix_fallocate failed"},
+                               {"NCCL WARN Call to mmap failed"},
+                               {"NCCL WARN*Call to open failed"},
+                               {"Call to ibv_*failed"},
+                               {"Error while creating shared memory segment"},
+                               {"Error while attaching to shared memory segment"},
+                               {"no socket interface found"},
+                               {"Call to posix_fallocate failed"},
+                               {"NCCL WARN*Too many open files"},
+                               {"NCCL Error 2"},
+                               {"NCCL WARN*nterface found"},
+                               {"WARN Socket creation failed"},
+                               {"nccl*socket", nullptr, Depth::kGuess},
+                               {"nccl*connect", nullptr, Depth::kGuess},
+                               {"socket creation failed", nullptr, Depth::kGuess},
+                               {"nccl*network", nullptr, Depth::kGuess}};
 constexpr Cause kSystemCauses[] = {
     {.why = "NCCL could not make its segments in /dev/shm: it is full, too small or not writable "
             "(64 MiB is a container's default).",
@@ -35,8 +56,13 @@ constexpr Cause kSystemCauses[] = {
      .step = "Run again with NCCL_DEBUG=WARN: the line before the error names the call. Look at "
              "/dev/shm, RLIMIT_MEMLOCK and NCCL_SOCKET_IFNAME."}};
 
-constexpr Pattern kCuda[] = {
-    {"NCCL*unhandled cuda error"}, {"ncclUnhandledCudaError"}, {"NCCL WARN Cuda failure"}};
+constexpr Pattern kCuda[] = {{"NCCL*unhandled cuda error"},
+                             {"ncclUnhandledCudaError"},
+                             {"NCCL WARN Cuda failure"},
+                             {"NCCL*Cuda failure"},
+                             {"Failed to bind NVLink SHARP"},
+                             {"NCCL*Failed to CUDA"},
+                             {"NCCL Error 1"}};
 constexpr Cause kCudaCauses[] = {
     {.why = "The device had no memory left for NCCL's buffers.",
      .step =
@@ -52,7 +78,14 @@ constexpr Pattern kUsage[] = {{"ncclInvalidUsage"},
                               {"Duplicate GPU detected"},
                               {"NCCL*invalid usage"},
                               {"ncclInvalidArgument"},
-                              {"Tensors must be CUDA and dense"}};
+                              {"Tensors must be CUDA and dense"},
+                              {"NCCL*invalid argument"},
+                              {"NCCL WARN*Invalid config"},
+                              {"NCCL WARN Invalid rank"},
+                              {"NCCL WARN*invalid device pointer"},
+                              {"NCCL Error 4"},
+                              {"NCCL Error 5"},
+                              {"nccl*invalid", nullptr, Depth::kGuess}};
 constexpr Cause kUsageCauses[] = {
     {.why = "Two ranks use the same device.",
      .step =
@@ -70,7 +103,22 @@ constexpr Pattern kRemote[] = {{"ncclRemoteError"},
                                {"NCCL WARN*Connection closed by remote peer"},
                                {"NCCL WARN*Call to recv from*failed"},
                                {"NCCL WARN NET/IB : Got completion*with error"},
-                               {"NCCL communicator was aborted on rank"}};
+                               {"NCCL communicator was aborted on rank", nullptr, Depth::kPerhaps},
+                               {"socketProgressOpt: Call to recv from"},
+                               {"socketProgress: Connection closed by remote peer"},
+                               {"NCCL communicator was aborted", nullptr, Depth::kPerhaps},
+                               {"NET/IB : Got completion from peer"},
+                               {"NCCL WARN*Net : Call to recv"},
+                               {"NCCL WARN*Net : Call to send"},
+                               {"NCCL Error 3"},
+                               {"NCCL Error 6"},
+                               {"Proxy Call to rank"},
+                               {"Failed to execute operation"},
+                               {"NET/IB*Got async*event"},
+                               {"nccl*remote", nullptr, Depth::kGuess},
+                               {"nccl*peer", nullptr, Depth::kGuess},
+                               {"nccl*abort", nullptr, Depth::kGuess},
+                               {"Got completion from peer*with*status"}};
 constexpr Cause kRemoteCauses[] = {
     {.why = "The network card gave up: a cable, a switch, or a peer that is gone.",
      .step = "Look at the peer that is named, then at the link (`ibstat`, port counters); raise "
@@ -86,7 +134,19 @@ constexpr Cause kRemoteCauses[] = {
 constexpr Pattern kTimeout[] = {{"Watchdog caught collective operation timeout"},
                                 {"Timeout at NCCL work"},
                                 {"Some NCCL operations have failed or timed out"},
-                                {"Received a dump signal due to a collective timeout"}};
+                                {"Received a dump signal due to a collective timeout"},
+                                {"Watchdog caught collective operation"},
+                                {"WorkNCCL(*ran for*before timing out"},
+                                {"Observed flight recorder dump signal from another rank"},
+                                {"timed out in blocking wait"},
+                                {"Exception (either an error or timeout) detected by watchdog"},
+                                {"NCCL*collective operation timeout"},
+                                {"Timed out waiting*NCCL"},
+                                {"allreduce*time", nullptr, Depth::kGuess},
+                                {"all_reduce*time", nullptr, Depth::kGuess},
+                                {"collective*time", nullptr, Depth::kGuess},
+                                {"broadcast*timed", nullptr, Depth::kGuess},
+                                {"barrier*time", nullptr, Depth::kGuess}};
 constexpr Cause kTimeoutCauses[] = {
     {.why =
          "A rank did not come to a collective for the length of the timeout: it skipped the call, "
@@ -105,7 +165,9 @@ constexpr Pattern kStuck[] = {{"failed to pass monitoredBarrier"},
                               {"heartbeat*watchdog*stuck"},
                               {"ProcessGroupNCCL watchdog hang"},
                               {"Heartbeat monitor timed out"},
-                              {"Future for ProcessGroup abort timed out"}};
+                              {"Future for ProcessGroup abort timed out"},
+                              {"monitoredBarrier"},
+                              {"watchdog thread got stuck"}};
 constexpr Cause kStuckCauses[] = {
     {.why =
          "The thread that watches over NCCL made no progress: a call of CUDA hangs, a lock is held "

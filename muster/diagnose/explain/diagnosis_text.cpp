@@ -78,14 +78,26 @@ std::string others_text(const LogDiagnosis& diagnosis, Part part, const char* he
   return out;
 }
 
+/// What no row stands for; empty if there is nothing.
+std::string unexplained_text(const LogDiagnosis& diagnosis, const char* head, size_t width) {
+  if (diagnosis.unexplained.empty()) return "";
+  std::string out = concat('\n', head, '\n');
+  for (const Sighting& line : diagnosis.unexplained)
+    out += concat("  ", place_text(line), '\n') + quoted(line.text, 4, width);
+  return out;
+}
+
 std::string nothing_text(const LogDiagnosis& diagnosis, size_t width) {
-  std::string out = "nothing recognised: no line is one of the catalogue's errors\n";
-  if (!diagnosis.unexplained.empty()) {
-    out += "\nthe last lines that speak of a failure:\n";
-    for (const Sighting& line : diagnosis.unexplained)
-      out += concat("  ", place_text(line), '\n') + quoted(line.text, 4, width);
+  if (diagnosis.bytes == 0) {
+    return "nothing recognised: the log is empty\n\n" +
+           fold(
+               "Errors are written to stderr: `PROGRAM >train.log 2>&1` keeps both. A program that "
+               "says nothing: `muster doctor -- PROGRAM`.",
+               width,
+               0);
   }
-  return out + '\n' +
+  return "nothing recognised: no line is one of the catalogue's errors\n" +
+         unexplained_text(diagnosis, "the last lines that speak of a failure:", width) + '\n' +
          fold(
              "To have it added, send: the first error with a hundred lines around it, from every "
              "rank; "
@@ -138,6 +150,8 @@ std::string diagnosis_text(const LogDiagnosis& diagnosis,
   out += others_text(diagnosis, Part::kConsequence, "what follows from it:", width);
   out += others_text(diagnosis, Part::kAlso, "also seen:", width);
   out += others_text(diagnosis, Part::kWarning, "warnings, of which nothing failed:", width);
+  if (first != nullptr && first->confidence == Confidence::kLow)
+    out += unexplained_text(diagnosis, "other lines that speak of a failure, the last:", width);
   return out + concat("\nread ",
                       diagnosis.lines,
                       diagnosis.lines == 1 ? " line (" : " lines (",

@@ -104,6 +104,18 @@ std::string without_escapes(std::string_view line) {
   return out;
 }
 
+std::string with_plain_quotes(std::string_view line) {
+  std::string out;
+  for (size_t at = 0; at < line.size(); ++at) {
+    const std::string_view mark = line.substr(at, 3);
+    const bool is_single = mark == "\xe2\x80\x98" || mark == "\xe2\x80\x99";
+    const bool is_double = mark == "\xe2\x80\x9c" || mark == "\xe2\x80\x9d";
+    out += is_single ? '\'' : is_double ? '"' : line[at];
+    if (is_single || is_double) at += 2;
+  }
+  return out;
+}
+
 LinePrefix line_prefix(std::string_view line) {
   LinePrefix prefix;
   while (const auto rank = one_prefix(line, prefix.length)) prefix.rank = rank;
@@ -115,21 +127,46 @@ bool is_warning_line(std::string_view line) {
   const std::string_view text = line.substr(line_prefix(line).length);
   if (text.starts_with("[W") && text.size() > 2 && (text[2] == ' ' || is_digit(text[2])))
     return true;
+  if (text.starts_with("-- ")) return true;  // what CMake looks for and does without
   if (text.size() > 4 && text[0] == 'W' && std::all_of(&text[1], &text[5], is_digit)) return true;
-  constexpr std::array<std::string_view, 7> kWords{"WARNING",
-                                                   "UserWarning:",
-                                                   "FutureWarning:",
-                                                   "RuntimeWarning:",
-                                                   "Warning:",
-                                                   "[WARN",
-                                                   // memory::Guard, which has mended it
-                                                   "the step is made again"};
+  constexpr std::array<std::string_view, 10> kWords{"WARNING",
+                                                    // its monitor, without which NCCL goes on
+                                                    "ras/client_support.cc",
+                                                    ": W tensorflow/",
+                                                    "NCCL INFO",
+                                                    "UserWarning:",
+                                                    "FutureWarning:",
+                                                    "RuntimeWarning:",
+                                                    "Warning:",
+                                                    "[WARN",
+                                                    // memory::Guard, which has mended it
+                                                    "the step is made again"};
   return std::ranges::any_of(
       kWords, [&](std::string_view word) { return text.find(word) != std::string_view::npos; });
 }
 
+namespace {
+
+/// Whether it is a measured or counted thing that the word at `at` names: "error: 0.034",
+/// "failed: 0", "0 errors".
+bool is_quantity(std::string_view line, size_t at, size_t end) {
+  if (at >= 2 && line[at - 1] == ' ' && line[at - 2] == '0' && (at == 2 || !is_digit(line[at - 3])))
+    return true;
+  end = line.find_first_not_of("s:= ", end);
+  if (end == line.npos || !is_digit(line[end])) return false;
+  const size_t behind = line.find_first_not_of("0123456789", end);
+  if (behind == line.npos || line[behind] != '.') return line.substr(end, behind - end) == "0";
+  return behind + 1 < line.size() && is_digit(line[behind + 1]);
+}
+
+}  // namespace
+
 bool speaks_of_failure(std::string_view line) {
-  constexpr std::array<std::string_view, 10> kWords{"Error",
+  // The names of tests that went well.
+  for (const std::string_view good : {" OK ]", "[ RUN ", "PASSED"}) {
+    if (line.find(good) != line.npos) return false;
+  }
+  constexpr std::array<std::string_view, 12> kWords{"Error",
                                                     "error:",
                                                     "ERROR",
                                                     "what():",
@@ -138,9 +175,20 @@ bool speaks_of_failure(std::string_view line) {
                                                     "atal error",
                                                     "Aborted",
                                                     "abort",
-                                                    "failed"};
-  return std::ranges::any_of(
-      kWords, [&](std::string_view word) { return line.find(word) != std::string_view::npos; });
+                                                    "failed",
+                                                    "ailure",
+                                                    "ssertion"};
+  return std::ranges::any_of(kWords, [&](std::string_view word) {
+    const size_t at = line.find(word);
+    return at != std::string_view::npos && !is_quantity(line, at, at + word.size());
+  });
+}
+
+bool announces_error(std::string_view line) {
+  const size_t end = line.find_last_not_of(" \t");
+  if (end == line.npos || line[end] != ':') return false;
+  line = line.substr(0, end + 1);
+  return line.ends_with("what():") || line.ends_with("Error:");
 }
 
 }  // namespace muster::diagnose

@@ -13,6 +13,9 @@ namespace muster::diagnose {
 /// left out to the end. All other bytes stay.
 std::string without_escapes(std::string_view line);
 
+/// Typographic quotation marks of UTF-8, as compilers write them, as those of ASCII.
+std::string with_plain_quotes(std::string_view line);
+
 /// Who says a line, by what launchers put in front of it, several of them if need be: "[rank1]:",
 /// "[default1]:" and "[Rank 1]" (torchrun, c10d), "[ 1] " (muster run), "[1,3]<stdout>:" (mpirun),
 /// "3: " (srun -l). Nothing if nobody is named. `length`: of all prefixes, blanks behind them
@@ -23,11 +26,15 @@ struct LinePrefix {
 };
 LinePrefix line_prefix(std::string_view line);
 
-/// Whether the line says of itself that it is a warning, or that what it tells of is mended: "[W socket.cpp:401]", "W0514 …", "WARNING:",
-/// "UserWarning:", "[WARNING]".
+/// Whether the line says of itself that it is a warning, or that what it tells of is mended:
+/// "[W socket.cpp:401]", "W0514 …", "WARNING:", "UserWarning:", "[WARNING]".
 bool is_warning_line(std::string_view line);
 
-/// Whether the line speaks of a failure at all: "error", "exception", "what():", "fatal".
+/// Whether the line speaks of a failure at all: "error", "exception", "what():", "fatal"; a measured
+/// or counted thing ("error: 0.12", "0 failed") and a test that passed are none.
 bool speaks_of_failure(std::string_view line);
+
+/// Whether the line ends where an error's words would begin: "  what():  ", "RuntimeError:".
+bool announces_error(std::string_view line);
 
 }  // namespace muster::diagnose

@@ -72,7 +72,7 @@ std::string why_it_follows(const SeenRow& row, const SeenRow& first) {
 }
 
 Confidence confidence_of(const SeenRow& seen, bool told) {
-  if (seen.depth == Depth::kPerhaps) return Confidence::kLow;
+  if (seen.depth == Depth::kPerhaps || seen.depth == Depth::kGuess) return Confidence::kLow;
   if (seen.depth == Depth::kPeer) return Confidence::kLow;
   if (told || seen.row->causes.size() == 1)
     return seen.depth == Depth::kLate ? Confidence::kMedium : Confidence::kHigh;

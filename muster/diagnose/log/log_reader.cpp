@@ -1,6 +1,8 @@
 #include "muster/diagnose/log/log_reader.h"
 
 #include <algorithm>
+#include <compare>
+#include <utility>
 
 #include <signal.h>
 #include <string.h>
@@ -43,10 +45,20 @@ struct PatternMeaning {
 
 namespace {
 
+/// Of the rows that a line fits, one that is sure of it comes before one that others say as well, then
+/// one that looks at the line before one that does not, then the longest pattern.
+struct Closeness {
+  bool is_sure = false, looks = false;
+  size_t length = 0;
+  auto operator<=>(const Closeness&) const = default;
+};
+
 /// The catalogue, ready to be looked for.
 struct ReadyCatalogue {
   PatternSet patterns;
   std::vector<PatternMeaning> meanings;  // by pattern
+  PatternSet guesses;                    // the patterns of depth kGuess: asked last
+  std::vector<PatternMeaning> guess_meanings;
   std::vector<const ErrorRow*> rows;
 };
 
@@ -55,8 +67,10 @@ ReadyCatalogue make_ready_catalogue() {
   for (const ErrorFamilyEntry* family : error_families()) {
     for (const ErrorRow& row : family->rows) {
       for (const Pattern& pattern : row.patterns) {
-        ready.patterns.add(pattern.text);
-        ready.meanings.push_back({.row = ready.rows.size(), .pattern = &pattern});
+        const bool guess = pattern.depth == Depth::kGuess;
+        (guess ? ready.guesses : ready.patterns).add(pattern.text);
+        (guess ? ready.guess_meanings : ready.meanings)
+            .push_back({.row = ready.rows.size(), .pattern = &pattern});
       }
       for (size_t cause = 0; cause < row.causes.size(); ++cause) {
         if (row.causes[cause].when.empty()) continue;
@@ -67,6 +81,7 @@ ReadyCatalogue make_ready_catalogue() {
     }
   }
   ready.patterns.build();
+  ready.guesses.build();
   return ready;
 }
 
@@ -88,12 +103,14 @@ struct LogReader::State {
   State();
   void line(std::string_view raw);
   void piece_of_line(std::string_view text);
+  void unknown_failure(std::string_view text);
   void sight(size_t row, Depth depth, std::string_view text);
   void see(size_t row, Depth depth, Sighting sighting, bool warning);
   void note_condition(const PatternMeaning& meaning);
   SeenRow& seen_row(const ErrorRow& row);
 
   PatternSet patterns = ready_catalogue().patterns;  // with room of its own to search in
+  PatternSet guesses = ready_catalogue().guesses;
   const std::vector<PatternMeaning>& meanings = ready_catalogue().meanings;
   const std::vector<const ErrorRow*>& rows = ready_catalogue().rows;
   std::vector<SeenRow> seen;                   // by row; count 0: not seen
@@ -103,7 +120,8 @@ struct LogReader::State {
   std::vector<std::string> sources;
   std::optional<int64_t> rank;  // of the source
   int64_t line_number = 0;
-  bool line_goes_on = false;  // a carriage return or a cut was read, no line end
+  bool line_goes_on = false;   // a carriage return or a cut was read, no line end
+  bool error_goes_on = false;  // the line before announced an error and did not say it
   std::string pending;
   int64_t sightings = 0;
   std::deque<Sighting> unexplained;
@@ -170,10 +188,12 @@ void LogReader::State::piece_of_line(std::string_view raw) {
   std::string clean;
   std::string_view text = raw;
   if (raw.find('\x1b') != std::string_view::npos) text = clean = without_escapes(raw);
-  // Of the rows that a line fits, the one that looks at it most closely, then the longest pattern.
-  size_t best_row = kNobody, best_length = 0;
-  Depth depth = Depth::kAsRow;
-  bool best_looks = false;
+  if (text.find("\xe2\x80") != std::string_view::npos) text = clean = with_plain_quotes(text);
+  // "what():  " and "RuntimeError:" may be all of a line; what they announce is on the next.
+  const bool is_announced = std::exchange(error_goes_on, announces_error(text));
+  size_t best_row = kNobody;
+  Depth best_depth = Depth::kAsRow;
+  Closeness best;
   for (const size_t number : patterns.fitting(text)) {
     const PatternMeaning& meaning = meanings[number];
     if (meaning.cause != kNobody) {
@@ -182,28 +202,49 @@ void LogReader::State::piece_of_line(std::string_view raw) {
     }
     const bool looks = meaning.pattern->holds != nullptr;
     if (looks && !meaning.pattern->holds(text.substr(line_prefix(text).length))) continue;
-    const size_t length = meaning.pattern->text.size();
-    if (best_row != kNobody && (looks != best_looks ? best_looks : length <= best_length)) continue;
+    const Depth depth =
+        meaning.pattern->depth == Depth::kAsRow ? rows[meaning.row]->depth : meaning.pattern->depth;
+    const Closeness here{depth != Depth::kPerhaps, looks, meaning.pattern->text.size()};
+    if (best_row != kNobody && here <= best) continue;
     best_row = meaning.row;
-    best_length = length;
-    best_looks = looks;
-    depth = meaning.pattern->depth;
+    best = here;
+    best_depth = depth;
   }
   if (best_row != kNobody) {
-    sight(best_row, depth, text);
-  } else if (speaks_of_failure(text) && !is_warning_line(text)) {
-    unexplained.push_back({.source = sources.back(),
-                           .line = line_number,
-                           .rank = line_prefix(text).rank,
-                           .text = shown_text(text)});
-    if (unexplained.size() > kMostUnexplained) unexplained.pop_front();
+    sight(best_row, best_depth, text);
+  } else if ((is_announced || speaks_of_failure(text)) && !is_warning_line(text)) {
+    unknown_failure(text);
   }
+}
+
+/// A line that no pattern is meant for: the longest guess, or one of the last lines of its kind.
+void LogReader::State::unknown_failure(std::string_view text) {
+  const PatternMeaning* best = nullptr;
+  for (const size_t number : guesses.fitting(text)) {
+    const PatternMeaning& meaning = ready_catalogue().guess_meanings[number];
+    if (best == nullptr || meaning.pattern->text.size() > best->pattern->text.size())
+      best = &meaning;
+  }
+  if (best != nullptr) {
+    sight(best->row, std::max(Depth::kGuess, rows[best->row]->depth), text);
+    return;
+  }
+  unexplained.push_back({.source = sources.back(),
+                         .line = line_number,
+                         .rank = line_prefix(text).rank,
+                         .text = shown_text(text)});
+  if (unexplained.size() > kMostUnexplained) unexplained.pop_front();
 }
 
 void LogReader::State::line(std::string_view raw) {
   if (!line_goes_on) {
     ++line_number;
     ++lines;
+  }
+  if (line_number == 1) {  // a mark of the byte order is no text
+    for (const std::string_view mark : {"\xff\xfe", "\xfe\xff", "\xef\xbb\xbf"}) {
+      if (raw.starts_with(mark)) raw.remove_prefix(mark.size());
+    }
   }
   if (!raw.empty()) piece_of_line(raw);
 }
@@ -221,6 +262,14 @@ void LogReader::begin(std::string source, std::optional<int64_t> rank) {
 void LogReader::read(std::string_view bytes) {
   State& state = *state_;
   state.bytes += static_cast<int64_t>(bytes.size());
+  // A zero byte is half a letter of UTF-16 (PowerShell writes logs so), or a hole where a log that
+  // somebody held open was cut. Letters of ASCII are what is left.
+  std::string without_zeros;
+  if (bytes.find('\0') != std::string_view::npos) {
+    without_zeros = bytes;
+    std::erase(without_zeros, '\0');
+    bytes = without_zeros;
+  }
   while (!bytes.empty()) {
     const size_t stop = bytes.find_first_of("\n\r");
     const size_t room = kMostLineBytes - std::min(kMostLineBytes, state.pending.size());

@@ -21,7 +21,7 @@ struct ProgramEnd {
   int64_t most_resident_bytes = 0;   ///< of its largest process; 0 if not known
 };
 
-/// Takes bytes as they come: any encoding, colours, progress bars (a carriage return ends a line for
+/// Takes bytes as they come: any encoding (of UTF-16 the letters of ASCII), colours, progress bars (a carriage return ends a line for
 /// this purpose), several ranks in one stream, lines of any length. Memory does not grow with the
 /// log. One thread.
 class LogReader {

@@ -54,6 +54,24 @@ TEST_F(Doctor, SaysSoIfNothingIsRecognised) {
   EXPECT_THAT(muster.out(), HasSubstr("nobody knows this one"));
 }
 
+TEST_F(Doctor, SaysSoIfALogIsEmpty) {
+  Launched muster({"doctor", log("")});
+  EXPECT_EQ(muster.wait().code, 1);
+  EXPECT_THAT(muster.out(), StartsWith("nothing recognised: the log is empty"));
+  EXPECT_THAT(muster.out(), HasSubstr("2>&1"));
+}
+
+TEST_F(Doctor, ShowsWhatElseFailedWhereItIsNotSure) {
+  Launched muster(
+      {"doctor",
+       "--no-checks",
+       log("ValueError: nobody knows this one\n[default0]: job failed, log is in x\n")});
+  EXPECT_EQ(muster.wait().code, 0);
+  EXPECT_THAT(muster.out(), HasSubstr("confidence  low"));
+  EXPECT_THAT(muster.out(), HasSubstr("other lines that speak of a failure, the last:"));
+  EXPECT_THAT(muster.out(), HasSubstr("nobody knows this one"));
+}
+
 TEST_F(Doctor, AnswersAScriptInJson) {
   Launched muster({"doctor", "--json", "--no-checks", log(kTwoRanks)});
   EXPECT_EQ(muster.wait().code, 0);
@@ -71,6 +89,30 @@ TEST_F(Doctor, ReadsTheLogsOfAllRanksInAFolder) {
   Launched muster({"doctor", "--no-checks", "--json", folder_.path().string()});
   EXPECT_EQ(muster.wait().code, 0);
   EXPECT_EQ(parse_json(muster.out(), "stdout").at("findings").at(0).at("ranks"), Json::array({1}));
+}
+
+TEST_F(Doctor, ReadsSlurmsLogsOfAFolderAndPassesOverWhatIsNoText) {
+  write_file_atomic(folder_.path() / "slurm-12.out", "std::bad_alloc\n");
+  write_file_atomic(folder_.path() / "a.out",
+                    "\x7f"
+                    "ELF CUDA out of memory\n");
+  Launched muster({"doctor", "--no-checks", "--json", folder_.path().string()});
+  EXPECT_EQ(muster.wait().code, 0);
+  EXPECT_EQ(parse_json(muster.out(), "stdout").at("first_cause"), "bad-alloc");
+}
+
+TEST_F(Doctor, SaysWhatAFileIsThatIsNoLog) {
+  for (const auto& [bytes, says] : std::vector<std::pair<std::string, std::string>>{
+           {"\x1f\x8b\x08", "zcat FILE | muster doctor -"},
+           {"\x7f"
+            "ELF\x02",
+            "muster doctor --program FILE"},
+           {"PK\x03\x04", "ZIP archive"}}) {
+    Launched muster({"doctor", log(bytes)});
+    EXPECT_EQ(muster.wait().code, 2);
+    EXPECT_THAT(muster.err(), HasSubstr("is no log"));
+    EXPECT_THAT(muster.err(), HasSubstr(says));
+  }
 }
 
 TEST_F(Doctor, RunsAProgramPassesItsOutputOnAndExplainsItsEnd) {

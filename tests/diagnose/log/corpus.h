@@ -16,7 +16,7 @@ namespace muster::test {
 
 struct CorpusEntry {
   std::string address;  ///< of the thread
-  std::string row;      ///< the name of the row that is the first cause
+  std::string row;      ///< the name of the row that is the first cause, or "none"
   std::string text;
 };
 

@@ -29,7 +29,7 @@ constexpr const char* kTimedOut =
 
 std::string first_of(const LogDiagnosis& diagnosis) {
   const Finding* first = diagnosis.first_cause();
-  return first == nullptr ? "nothing" : std::string(first->row->name);
+  return first == nullptr ? "none" : std::string(first->row->name);
 }
 
 const Finding& finding_of(const LogDiagnosis& diagnosis, std::string_view row) {
@@ -169,6 +169,26 @@ TEST(LogReader, FindsTheSameWhereverBytesAreCut) {
   }
 }
 
+TEST(LogReader, ALogOfTwoBytesPerLetterIsReadLikeAnother) {
+  std::string wide = "\xff\xfe";
+  for (const char letter : std::string_view("one\r\nOSError: [Errno 24] Too many open files\r\n")) {
+    wide += letter;
+    wide += '\0';
+  }
+  const LogDiagnosis diagnosis = classify(wide);
+  EXPECT_EQ(first_of(diagnosis), "too-many-open-files");
+  EXPECT_EQ(diagnosis.first_cause()->evidence[0].line, 2);
+  EXPECT_EQ(diagnosis.lines, 2);
+}
+
+TEST(LogReader, AMarkOfTheByteOrderIsNoText) {
+  for (const char* mark : {"\xef\xbb\xbf", "\xff\xfe"}) {
+    const LogDiagnosis diagnosis = classify(concat(mark, "Killed\n"));
+    ASSERT_EQ(first_of(diagnosis), "killed");
+    EXPECT_EQ(diagnosis.first_cause()->evidence[0].text, "Killed");
+  }
+}
+
 TEST(LogReader, ALineOfAnyLengthIsReadToItsEnd) {
   for (const size_t before : {65000U, 65530U, 65536U, 200000U}) {
     std::string line(before, 'x');
@@ -177,6 +197,69 @@ TEST(LogReader, ALineOfAnyLengthIsReadToItsEnd) {
         << before;
     EXPECT_EQ(classify(line).lines, 1);
   }
+}
+
+TEST(LogReader, AShellsWordsForAKillAreKnownInItsOtherFormsToo) {
+  for (const char* line : {"Killed",
+                           "[rank3]: Killed",
+                           "trainer-1  | Killed",
+                           "2026-11-26T10:11:12.5Z Killed",
+                           "[1]    63023 killed     python train.py",
+                           "zsh: killed     ./train",
+                           "train.sh: line 4: 4711 Killed                  ./train",
+                           "\xe5\xb7\xb2\xe6\x9d\x80\xe6\xad\xbb",
+                           "make: *** [Makefile:3: train] Error 137"})
+    EXPECT_EQ(first_of(classify(line)), "killed") << line;
+  for (const char* line : {"step 12: killed", "Killed 3 stale workers", "killed time: 3 s"})
+    EXPECT_EQ(first_of(classify(line)), "none") << line;
+}
+
+TEST(LogReader, ASureRowComesBeforeOneThatOthersSayAsWell) {
+  EXPECT_EQ(
+      first_of(classify("RuntimeError: NVML_SUCCESS == r INTERNAL ASSERT FAILED at "
+                        "\"../c10/cuda/CUDACachingAllocator.cpp\":830, please report a bug to "
+                        "PyTorch.")),
+      "nvml-assert");
+  EXPECT_EQ(
+      first_of(classify("RuntimeError: x INTERNAL ASSERT FAILED at \"y.cpp\":1, please report a "
+                        "bug to PyTorch.")),
+      "libtorch-assertion");
+}
+
+TEST(LogReader, WhatSrunEndsIsNotTheCauseOfWhatItEndsItFor) {
+  EXPECT_EQ(
+      first_of(classify("srun: error: n1: task 5: Exited with exit code 1\n"
+                        "slurmstepd: error: *** STEP 4.0 ON n1 CANCELLED AT 2026-11-26T08:00:36 "
+                        "***\n"
+                        "srun: error: n1: tasks 3,7: Killed\n")),
+      "process-failed");
+  EXPECT_EQ(
+      first_of(classify("slurmstepd: error: *** JOB 4 ON n1 CANCELLED AT 2026-11-26T08:00:36 DUE "
+                        "TO TIME LIMIT ***\n"
+                        "srun: error: n1: tasks 3,7: Killed\n")),
+      "job-cancelled");
+}
+
+TEST(LogReader, AnUnknownWordingOfAKnownSubjectIsGuessed) {
+  const LogDiagnosis diagnosis =
+      classify("ValueError: expected a size of (2, 3) for the mask, here (2, 4)\nexit code 1\n");
+  EXPECT_EQ(first_of(diagnosis), "shape-mismatch");
+  EXPECT_EQ(diagnosis.first_cause()->confidence, Confidence::kLow);
+  // Nothing else of the line is known, and it speaks of a failure.
+  EXPECT_EQ(classify("expected a size of (2, 3) for the mask").first_cause(), nullptr);
+  EXPECT_EQ(classify("epoch 2 error: 0.31, expected size 12").first_cause(), nullptr);
+  EXPECT_EQ(first_of(classify("ValueError: expected a size\nCUDA out of memory\n")),
+            "cuda-out-of-memory");
+  // A guess is no nearer than its row: peers' words stay those of peers.
+  EXPECT_EQ(first_of(classify("SomeError: connection was closed by 3\nKilled\n")), "killed");
+}
+
+TEST(LogReader, AnErrorIsSaidOnTheLineBehindItsName) {
+  const std::string said = "expected a size of 2, here 3\n";
+  EXPECT_EQ(classify(said).first_cause(), nullptr);
+  for (const char* name : {"  what():  \n", "RuntimeError: \n", "x.SomeError:\n"})
+    EXPECT_EQ(first_of(classify(name + said)), "shape-mismatch") << name;
+  EXPECT_EQ(classify("  what():  \n\nfine\n" + said).first_cause(), nullptr);
 }
 
 TEST(LogReader, AStepThatWasMadeAgainIsNoFailure) {
@@ -208,7 +291,7 @@ TEST(LogReader, AWarningIsNoFailure) {
       "[W socket.cpp:401] [c10d] The server socket has failed to bind to [::]:47531 (errno: 98 - "
       "Address "
       "already in use).\n");
-  EXPECT_EQ(first_of(diagnosis), "nothing");
+  EXPECT_EQ(first_of(diagnosis), "none");
   EXPECT_EQ(finding_of(diagnosis, "address-in-use").part, Part::kWarning);
 }
 
