@@ -4,6 +4,7 @@
 
 #include "muster/formats/checkpoint_index.h"
 #include "muster/formats/cifar.h"
+#include "muster/formats/csv_data.h"
 #include "muster/formats/csv_reader.h"
 #include "muster/formats/dataset_spec.h"
 #include "muster/formats/features.h"
