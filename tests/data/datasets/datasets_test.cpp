@@ -17,10 +17,16 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(Datasets, AreListedWithHelp) {
-  EXPECT_THAT(
-      datasets().names(),
-      ElementsAre(
-          "cifar10", "cifar100", "csv", "fashion-mnist", "folder", "mnist", "synthetic", "text"));
+  EXPECT_THAT(datasets().names(),
+              ElementsAre("cifar10",
+                          "cifar100",
+                          "csv",
+                          "fashion-mnist",
+                          "folder",
+                          "mnist",
+                          "synthetic",
+                          "tar",
+                          "text"));
   for (const DatasetEntry* entry : datasets()) EXPECT_FALSE(entry->help.empty());
 }
 
