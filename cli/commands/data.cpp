@@ -1,5 +1,5 @@
-// `muster data info`: what is in a user's own images, texts or rows, before a training finds out. `muster data
-// preview` needs LibTorch, but for its help: it is in cli/torch/commands/data.cpp.
+// `muster data info`: what is in a user's own images, texts or rows, before a training finds out; and `muster data
+// split`. `muster data preview` needs LibTorch, but for its help: it is in cli/torch/commands/data.cpp.
 #include <algorithm>
 #include <ostream>
 
@@ -11,11 +11,13 @@
 #include "cli/command.h"
 #include "cli/dataset/image_info.h"
 #include "cli/dataset/row_info.h"
+#include "cli/dataset/split_data.h"
 #include "cli/dataset/text_info.h"
 #include "cli/exec_torch.h"
 #include "cli/line/app.h"
 #include "cli/line/help_only.h"
 #include "cli/line/preview_flags.h"
+#include "cli/line/split_flags.h"
 
 namespace muster::cli {
 namespace {
@@ -27,12 +29,14 @@ constexpr const char* kDataExamples =
     "  muster data info 'tar:shards/train-{000..127}.tar'\n"
     "  muster data info text:reviews.csv,text=review,target=stars\n"
     "  muster data info csv:flowers.csv,target=species\n"
-    "  muster data preview folder:$HOME/pets --transform random_horizontal_flip\n\n"
+    "  muster data preview folder:$HOME/pets --transform random_horizontal_flip\n"
+    "  muster data split folder:$HOME/pets -o pets-split\n\n"
     "Every file is decoded, on all cores. A bad file is one that a training cannot\n"
     "take: cut short, or neither JPEG nor PNG; a damaged one is a JPEG that Pillow\n"
     "takes with grey or wrong pixels. Of texts it shows how long they are, the\n"
     "vocabulary, and the rows that are no samples; of rows of numbers the columns.\n"
-    "`muster data preview --help` has what draws transformed images.";
+    "`muster data preview --help` has what draws transformed images, and\n"
+    "`muster data split --help` what divides a folder.";
 
 struct DataWords {
   std::string action, data, data_dir;
@@ -68,7 +72,7 @@ void check_action(const DataWords& words) {
         {.refused = words.action.empty()
                         ? std::string("it is not said what to do with the data")
                         : concat("muster data has no action \"", words.action, '"'),
-         .hint = "muster data info folder:PATH, or muster data preview --help"});
+         .hint = "muster data info folder:PATH; preview and split have a --help of their own"});
   }
   if (words.threads < 0 || words.show < 0) {
     throw usage_error({.refused = words.threads < 0 ? "--threads" : "--show",
@@ -88,12 +92,29 @@ void check_has_path(const DataWords& words, const Spec& spec) {
                      .hint = "a path with a comma: muster data info folder --data-dir PATH"});
 }
 
+int run_split(std::span<const std::string> args, program::Console& console) {
+  SplitFlags flags;
+  if (const auto over = program::parse(*split_app(flags), args, console)) return *over;
+  if (flags.seed < 0)
+    throw usage_error({.refused = "--seed", .rule = "0 or more", .value = concat(flags.seed)});
+  split_data(console.out(),
+             {.data = formats::parse_dataset_spec(flags.data),
+              .data_dir = flags.data_dir,
+              .output = flags.output,
+              .ratio = flags.ratio,
+              .seed = flags.seed,
+              .copy = flags.copy,
+              .width = static_cast<size_t>(console.width())});
+  return kDone;
+}
+
 int run_data_command(std::span<const std::string> args, program::Console& console) {
   if (!args.empty() && args[0] == "preview") {
     PreviewFlags flags;
     if (const auto over = help_only(*preview_app(flags), args.subspan(1), console)) return *over;
     exec_torch("data", args);
   }
+  if (!args.empty() && args[0] == "split") return run_split(args.subspan(1), console);
   DataWords words;
   const auto app = data_app(words);
   if (const auto over = program::parse(*app, args, console)) return *over;

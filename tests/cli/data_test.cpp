@@ -151,6 +151,34 @@ TEST_F(DataInfo, ShowsRowsOfNumbersWithTheirColumns) {
   EXPECT_EQ(splits[1].at("bad").size(), 1U);
 }
 
+TEST_F(DataInfo, SplitsAFolderOfClassFolders) {
+  for (int i = 0; i < 10; ++i) put("pets/cat/" + std::to_string(i) + ".jpg", "grey.jpg");
+  put("pets/dog/0.png", "colour8.png");
+  const std::string data = "folder:" + (folder_.path() / "pets").string();
+  const std::string out = (folder_.path() / "divided").string();
+  Launched split({"data", "split", data, "-o", out});
+  EXPECT_EQ(split.wait().code, 0) << split.err();
+  EXPECT_THAT(split.out(), HasSubstr(out + ": 11 files in 2 classes, hard links"));
+  EXPECT_THAT(split.out(), HasSubstr("| class   |   train |   val |   test |"));
+  EXPECT_THAT(split.out(), HasSubstr("| cat     |       8 |     1 |      1 |"));
+  const std::string made = "folder:" + out;
+  const std::pair<std::vector<std::string>, const char*> refused[] = {
+      {{"data", "split", data, "-o", out}, "nothing is overwritten"},
+      {{"data", "split", made, "-o", out + "2"}, "it is not divided yet (got train and test)"},
+      {{"data", "split", data}, "without -o FOLDER"},
+      {{"data", "split", "mnist", "-o", out + "2"}, "it divides folder:PATH"},
+      {{"data", "split", data, "-o", out + "2", "--ratio", "0.5"}, "two shares"},
+      {{"data", "split", data, "-o", out + "2", "--ratio", "0.5,0.6"}, "which add up to 1"},
+      {{"data", "split", data, "-o", out + "2", "--ratio", "0.5,half"}, "numbers with commas"},
+      {{"data", "split", data, "-o", out + "2", "--seed", "-1"}, "0 or more"}};
+  for (const auto& [words, text] : refused) {
+    Launched again(words);
+    EXPECT_EQ(again.wait().code, 2) << text;
+    EXPECT_THAT(again.err(), HasSubstr(text));
+  }
+  EXPECT_FALSE(fs::exists(out + "2"));
+}
+
 TEST_F(DataInfo, RefusesWhatIsNoFolderOfImages) {
   const std::pair<std::vector<std::string>, const char*> refused[] = {
       {{"data"}, "it is not said what to do"},
