@@ -22,6 +22,7 @@
 #include "muster/data/samplers/sequential.h"
 #include "muster/data/sets/image_dataset.h"
 #include "muster/data/sets/image_folder.h"
+#include "muster/data/sets/labelled_images.h"
 #include "muster/data/sets/sample_dataset.h"
 #include "muster/data/sets/split.h"
 #include "muster/data/sets/subset_dataset.h"

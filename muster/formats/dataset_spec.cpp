@@ -41,10 +41,10 @@ std::string whole(std::string_view said) {
 }
 
 /// Parameters that are files, besides the path.
-constexpr std::string_view kFiles[] = {"test=", "tokenizer="};
+constexpr std::string_view kFiles[] = {"test=", "tokenizer=", "classes="};
 
-/// "tokenizer=basic_english" is none.
-bool is_file(std::string_view said) { return trim(said) != "basic_english"; }
+/// "tokenizer=basic_english" is none, and the "classes" of others than tar are a number.
+bool is_file(std::string_view said) { return trim(said) != "basic_english" && !to_int(trim(said)); }
 
 }  // namespace
 

@@ -12,9 +12,8 @@ namespace muster::formats {
 /// "path". Throws as parse_spec().
 Spec parse_dataset_spec(std::string_view text);
 
-/// The same text with its path, if it has one, from the root, and so the files of "test" and "tokenizer":
-/// whoever goes on with a run may stand in
-/// another folder. One that begins with ~ stays, for the dataset to refuse.
+/// The same text with its path, if it has one, from the root, and so the files of "test", "tokenizer" and
+/// "classes": whoever goes on with a run may stand in another folder. One that begins with ~ stays, for the dataset to refuse.
 std::string with_whole_path(std::string_view text);
 
 }  // namespace muster::formats

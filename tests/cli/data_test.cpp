@@ -11,6 +11,7 @@
 #include "tests/support/folder.h"
 #include "tests/support/launched.h"
 #include "tests/support/paths.h"
+#include "tests/support/tar_files.h"
 
 namespace muster::cli {
 namespace {
@@ -84,6 +85,100 @@ TEST_F(DataInfo, ShowsEachSplitAsJson) {
   EXPECT_EQ(json["splits"][1]["bad"], Json::array());
 }
 
+TEST_F(DataInfo, ShowsTarShardsWithSamplesThatCannotBeUsed) {
+  const auto input = [](const char* file) {
+    return test::source_path(std::string("tests/golden/images/input/") + file);
+  };
+  test::TarFile()
+      .sample("cat/0", input("colour_420.jpg"), "cat")
+      .sample("cat/1", input("grey.jpg"), "cat")
+      .add("none.jpg", "")
+      .add("readme.txt", "")
+      .write(folder_.path() / "a-0.tar");
+  test::TarFile()
+      .sample("dog/0", input("colour8.png"), "dog")
+      .add("dog/1.jpg", read_file(input("colour_444.jpg")).substr(0, 400))
+      .add("dog/1.cls", "dog")
+      .write(folder_.path() / "a-1.tar");
+  const std::string shards = "tar:" + (folder_.path() / "a-{0..1}.tar").string();
+  Launched info({"data", "info", shards});
+  EXPECT_EQ(info.wait().code, 0) << info.err();
+  EXPECT_THAT(info.out(), HasSubstr("all: 4 samples in 2 classes of " + folder_.path().string()));
+  EXPECT_THAT(info.out(), HasSubstr("| dog "));
+  EXPECT_THAT(info.out(), HasSubstr("images   2 JPEG, 1 PNG, 1 grey"));
+  EXPECT_THAT(info.out(), HasSubstr("bad      1 sample; bad_files=skip or substitute"));
+  EXPECT_THAT(info.out(), HasSubstr("a-1.tar: member dog/1.jpg at offset "));
+  EXPECT_THAT(info.out(), HasSubstr("aside    1 sample with neither an image nor a class"));
+  EXPECT_THAT(info.out(), HasSubstr("unusable 1 sample; bad_files=skip trains without"));
+  EXPECT_THAT(info.out(), HasSubstr("a-0.tar: member none.jpg at offset "));
+  Launched as_json({"data", "info", shards, "--json"});
+  EXPECT_EQ(as_json.wait().code, 0);
+  const Json split = parse_json(as_json.out(), "stdout").at("splits").at(0);
+  EXPECT_EQ(split.at("classes")[1].at("bad"), 1);
+  EXPECT_EQ(split.at("bad").size(), 2U);
+  EXPECT_TRUE(split.contains("shards"));
+}
+
+TEST_F(DataInfo, ShowsRowsOfNumbersWithTheirColumns) {
+  const auto put_text = [&](const char* name, const char* text) {
+    write_file_atomic(folder_.path() / name, text);
+    return (folder_.path() / name).string();
+  };
+  const std::string rows = put_text(
+      "a.csv", "long,kind,wide,colour\n1,a,4,red\n3,a,8,blue\n5,b,x,red\n2,,1,red\n2,b,0,red\n");
+  const std::string spec = "csv:" + rows + ",target=kind,categorical=colour";
+  Launched info({"data", "info", spec});
+  EXPECT_EQ(info.wait().code, 0) << info.err();
+  EXPECT_THAT(info.out(), HasSubstr("all: 3 rows in 2 classes of " + rows));
+  EXPECT_THAT(info.out(), HasSubstr("| a "));
+  EXPECT_THAT(info.out(), HasSubstr("| long "));
+  EXPECT_THAT(info.out(), HasSubstr("numbers  4 of each row go to the model"));
+  EXPECT_THAT(info.out(), HasSubstr("balance  the largest class has 2.0 times the smallest"));
+  EXPECT_THAT(info.out(), HasSubstr("bad      2 rows; bad_rows=skip trains without"));
+  EXPECT_THAT(info.out(), HasSubstr("a.csv:4"));
+  EXPECT_THAT(info.out(), HasSubstr("a.csv:5: it has no class"));
+  const std::string other = put_text("b.csv", "long,kind,wide,colour\n7,b,1,red\n7,c,1,red\n");
+  Launched as_json({"data", "info", spec + ",test=" + other, "--json"});
+  EXPECT_EQ(as_json.wait().code, 0) << as_json.err();
+  const Json splits = parse_json(as_json.out(), "stdout").at("splits");
+  ASSERT_EQ(splits.size(), 2U);
+  EXPECT_EQ(splits[0].at("split"), "train");
+  EXPECT_EQ(splits[0].at("columns")[0].at("mean"), 2.0);
+  EXPECT_EQ(splits[0].at("columns")[0].at("greatest"), 3.0);
+  EXPECT_EQ(splits[0].at("columns")[2].at("categories"), Json::parse(R"(["blue", "red"])"));
+  EXPECT_EQ(splits[1].at("rows"), 1);
+  EXPECT_EQ(splits[1].at("classes")[0].at("rows"), 0);
+  EXPECT_EQ(splits[1].at("bad").size(), 1U);
+}
+
+TEST_F(DataInfo, SplitsAFolderOfClassFolders) {
+  for (int i = 0; i < 10; ++i) put("pets/cat/" + std::to_string(i) + ".jpg", "grey.jpg");
+  put("pets/dog/0.png", "colour8.png");
+  const std::string data = "folder:" + (folder_.path() / "pets").string();
+  const std::string out = (folder_.path() / "divided").string();
+  Launched split({"data", "split", data, "-o", out});
+  EXPECT_EQ(split.wait().code, 0) << split.err();
+  EXPECT_THAT(split.out(), HasSubstr(out + ": 11 files in 2 classes, hard links"));
+  EXPECT_THAT(split.out(), HasSubstr("| class   |   train |   val |   test |"));
+  EXPECT_THAT(split.out(), HasSubstr("| cat     |       8 |     1 |      1 |"));
+  const std::string made = "folder:" + out;
+  const std::pair<std::vector<std::string>, const char*> refused[] = {
+      {{"data", "split", data, "-o", out}, "nothing is overwritten"},
+      {{"data", "split", made, "-o", out + "2"}, "it is not divided yet (got train and test)"},
+      {{"data", "split", data}, "without -o FOLDER"},
+      {{"data", "split", "mnist", "-o", out + "2"}, "it divides folder:PATH"},
+      {{"data", "split", data, "-o", out + "2", "--ratio", "0.5"}, "two shares"},
+      {{"data", "split", data, "-o", out + "2", "--ratio", "0.5,0.6"}, "which add up to 1"},
+      {{"data", "split", data, "-o", out + "2", "--ratio", "0.5,half"}, "numbers with commas"},
+      {{"data", "split", data, "-o", out + "2", "--seed", "-1"}, "0 or more"}};
+  for (const auto& [words, text] : refused) {
+    Launched again(words);
+    EXPECT_EQ(again.wait().code, 2) << text;
+    EXPECT_THAT(again.err(), HasSubstr(text));
+  }
+  EXPECT_FALSE(fs::exists(out + "2"));
+}
+
 TEST_F(DataInfo, RefusesWhatIsNoFolderOfImages) {
   const std::pair<std::vector<std::string>, const char*> refused[] = {
       {{"data"}, "it is not said what to do"},
@@ -91,6 +186,9 @@ TEST_F(DataInfo, RefusesWhatIsNoFolderOfImages) {
       {{"data", "info", "mnist"}, "folder:PATH"},
       {{"data", "info", spec()}, "no folder in it"},
       {{"data", "info", "folder:/nowhere"}, "there is no such folder"},
+      {{"data", "info", "tar:/nowhere/a.tar"}, "there is no such file"},
+      {{"data", "info", "tar"}, "tar:PATTERN"},
+      {{"data", "info", "csv:/nowhere/a.csv"}, "which column has the classes"},
       {{"data", "info", spec(), "--threads", "-1"}, "0 or more"}};
   for (const auto& [words, text] : refused) {
     Launched info(words);

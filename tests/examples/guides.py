@@ -38,7 +38,7 @@ class Guides:
 
     def faults_of(self, words):
         """What is wrong with the words behind `muster`."""
-        command = words[:2] if words[0] == "study" or words[:2] == ["data", "preview"] else words[:1]
+        command = words[:2] if words[0] == "study" or words[:2] in (["data", "preview"], ["data", "split"]) else words[:1]
         if words[0] == "study" and (len(words) < 2 or not re.fullmatch("[a-z]+", words[1])):
             return  # of the family: `muster study CMD`
         self.commands += 1

@@ -28,8 +28,10 @@ TEST(DatasetSpec, APathIsMadeWhole) {
       concat("text:", here, "/a.csv,tokenizer=", here, "/t.json,text=b,test=", here, "/c.csv"));
   EXPECT_EQ(with_whole_path("text:/a.csv,tokenizer=basic_english"),
             "text:/a.csv,tokenizer=basic_english");
+  EXPECT_EQ(with_whole_path("tar:a-{0..3}.tar,classes=names.txt"),
+            concat("tar:", here, "/a-{0..3}.tar,classes=", here, "/names.txt"));
   for (const char* same : {"mnist",
-                           "synthetic:samples=8",
+                           "synthetic:samples=8,classes=5",
                            "folder:",
                            "folder:size=8",
                            "folder:path=",

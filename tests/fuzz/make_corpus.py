@@ -4,9 +4,11 @@
     tests/fuzz/make_corpus.py
 """
 import gzip
+import io
 import json
 import pathlib
 import struct
+import tarfile
 
 CORPUS = pathlib.Path(__file__).resolve().parent / "corpus"
 IMAGES = CORPUS.parents[1] / "golden" / "images" / "input"
@@ -24,6 +26,19 @@ def tensor(dtype, shape, begin, end):
 
 def idx(kind, dims, data):
     return bytes([0, 0, kind, len(dims)]) + b"".join(struct.pack(">I", dim) for dim in dims) + data
+
+
+def tar(kind, *members):
+    """Up to the zeros at its end."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=kind) as archive:
+        for name, data, *more in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            for key, value in more[0].items() if more else []:
+                setattr(info, key, value)
+            archive.addfile(info, io.BytesIO(data))
+    return out.getvalue().rstrip(b"\0") + bytes(1024 + -len(out.getvalue().rstrip(b"\0")) % 512)
 
 
 def main():
@@ -49,6 +64,14 @@ def main():
         "cifar/hundred": bytes([1, 19, 99, 0, 0]),
         "cifar/hundred_whole": bytes([1, 4, 77]) + bytes(range(256)) * 12,
         "cifar/hundred_no_label": bytes([1, 20, 99]),
+        "tar/ustar": tar(tarfile.USTAR_FORMAT, ("a.jpg", b"a"), ("a.cls", b"1")),
+        "tar/gnu": tar(tarfile.GNU_FORMAT, ("b/" * 60 + "a.json", b'{"a": "cat"}')),
+        "tar/pax": tar(tarfile.PAX_FORMAT, ("b/" * 130 + "a.json", b'{"a": 5}', {"pax_headers": {"size": "8", "comment": "a=b"}})),
+        "tar/sparse": tar(tarfile.PAX_FORMAT, ("a.jpg", b"a", {"pax_headers": {"GNU.sparse.major": "1"}})),
+        "tar/links": tar(tarfile.GNU_FORMAT, ("a.jpg", b"", {"type": tarfile.LNKTYPE, "linkname": "b" * 120}), ("f", b"", {"type": tarfile.DIRTYPE})),
+        "tar/cut": tar(tarfile.USTAR_FORMAT, ("a.jpg", b"a" * 600))[:900],
+        "tar/two": tar(tarfile.USTAR_FORMAT, ("a", b"")) + tar(tarfile.USTAR_FORMAT, ("b", b"")),
+        "tar/gzip": gzip.compress(b"a", mtime=0),
         "idx/members": gzip.compress(idx(8, [4], b""), mtime=0) + gzip.compress(b"abcd", mtime=0),
     }
     for name in ["colour_420_8x8", "colour_420_17x16", "colour_422", "grey", "progressive_420", "progressive_grey", "restarts_420", "cmyk",

@@ -7,68 +7,21 @@
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
-#include "muster/base/name_list.h"
 #include "muster/base/text.h"
 #include "muster/data/sets/row_split.h"
 #include "muster/data/sets/tensor_dataset.h"
+#include "muster/formats/csv_data.h"
 #include "muster/formats/features.h"
 #include "muster/text/corpus/labelled_texts.h"
 
 namespace muster::data {
 namespace {
 
+using formats::CsvDataOptions;
 using formats::Feature;
 using formats::Table;
 
-struct CsvDataOptions {
-  std::string path;
-  std::string test;
-  std::string target;
-  std::string categorical;
-  std::string drop;
-  std::string delimiter = "auto";
-  bool header = true;
-  bool quotes = true;
-  std::string bad_rows = "raise";
-  double test_fraction = 0.2;
-  int64_t split_seed = 0;
-};
-
-constexpr Param kCsvParams[] = {
-    param<&CsvDataOptions::path>("path", "a table; it may stand first, alone"),
-    param<&CsvDataOptions::test>("test", "a table of the test samples; none: some are held out"),
-    param<&CsvDataOptions::target>("target", "the column of the classes"),
-    param<&CsvDataOptions::categorical>("categorical",
-                                        "columns whose values get a number each: a, or [a,b]"),
-    param<&CsvDataOptions::drop>("drop", "columns that are left away: a, or [a,b]"),
-    param<&CsvDataOptions::delimiter>(
-        "delimiter", "comma, tab, semicolon, pipe, or a character; auto: by the file's ending"),
-    param<&CsvDataOptions::header>("header", "the first row names the columns; else 0, 1, …"),
-    param<&CsvDataOptions::quotes>("quotes", "a field may stand in quotes, as RFC 4180 has it"),
-    param<&CsvDataOptions::bad_rows>("bad_rows", "that are no samples: raise or skip"),
-    param<&CsvDataOptions::test_fraction>("test_fraction",
-                                          "held out of each class where there is no test file"),
-    param<&CsvDataOptions::split_seed>("split_seed", "which ones these are"),
-};
-
-constexpr std::string_view kCsvOwner = "dataset csv";
 constexpr size_t kMostCsvClasses = 1000;
-
-CsvDataOptions csv_options(const DatasetRequest& request) {
-  auto options = resolve_params<CsvDataOptions>(kCsvParams, request.params, kCsvOwner);
-  formats::check_row_params(kCsvOwner, options.bad_rows, options.test_fraction);
-  if (!request.data_dir.empty()) options.path = request.data_dir.string();
-  if (!options.path.empty()) return options;
-  throw usage_error({.refused = std::string(kCsvOwner),
-                     .rule = "it is given a file",
-                     .value = "none",
-                     .hint = "name it: csv:FILE,target=COLUMN"});
-}
-
-/// "a" or "[a,b]"; none where nothing is said.
-std::vector<std::string> columns_in(const std::string& text) {
-  return text.empty() ? std::vector<std::string>() : names_in(text);
-}
 
 /// What the training split teaches, as JSON in DatasetRequest::learned.
 struct LearnedRows {
@@ -222,11 +175,6 @@ std::shared_ptr<const Dataset> as_rows(const Table& table,
       formats::skipped_remark(table.bad, table.rows.size(), "rows", table.name));
 }
 
-Table read_csv(const CsvDataOptions& options, const std::filesystem::path& path) {
-  return formats::read_table(
-      path, {.delimiter = options.delimiter, .header = options.header, .quotes = options.quotes});
-}
-
 /// Of a table that was learned from before.
 std::shared_ptr<const Dataset> open_learned(const CsvDataOptions& options,
                                             const std::filesystem::path& path,
@@ -250,35 +198,21 @@ struct TrainingTable {
 TrainingTable learn_from(const CsvDataOptions& options,
                          const std::filesystem::path& path,
                          bool holds_out) {
-  if (options.target.empty()) {
-    throw usage_error({.refused = concat(kCsvOwner, " parameter \"target\""),
-                       .rule = "it is said which column has the classes",
-                       .value = "none"});
-  }
-  TrainingTable out{.table = read_csv(options, path)};
+  formats::LabelledRows rows = formats::read_labelled_rows(options, path);
+  TrainingTable out{.table = std::move(rows.table)};
   Table& table = out.table;
   out.learned.target = options.target;
-  out.learned.features = formats::features_of(table,
-                                              {.target = options.target,
-                                               .drop = columns_in(options.drop),
-                                               .categorical = columns_in(options.categorical)});
-  formats::move_bad_numbers(table, out.learned.features);
-  const size_t target = column_named(table, options.target, "parameter \"target\"");
-  std::vector<std::string> names;
-  std::erase_if(table.rows, [&](const formats::TableRow& row) {
-    const bool is_empty = row.fields[target].empty();
-    if (is_empty) table.bad.push_back({concat(table.name, ':', row.line), "it has no class"});
-    if (!is_empty) names.push_back(row.fields[target]);
-    return is_empty;
-  });
+  out.learned.features = std::move(rows.features);
   apply_bad_rows(table, options);
-  out.learned.classes = text::classes_of(names);
+  out.learned.classes = text::classes_of(rows.targets);
+  const size_t target = column_named(table, options.target, "parameter \"target\"");
   check_classes(table, target, out.learned.classes);
   out.targets = class_numbers(table, out.learned, /*needs_target=*/true);
   std::vector<int64_t> trained(out.targets.size());
   std::iota(trained.begin(), trained.end(), 0);
   if (holds_out) {
-    out.parts = split_rows(out.targets, options.test_fraction, options.split_seed, kCsvOwner);
+    out.parts =
+        split_rows(out.targets, options.test_fraction, options.split_seed, formats::kCsvDataOwner);
     trained = rows_of(*out.parts[0]);
   }
   formats::learn_features(table, trained, out.learned.features);
@@ -286,7 +220,7 @@ TrainingTable learn_from(const CsvDataOptions& options,
 }
 
 std::shared_ptr<const Dataset> open_csv(const DatasetRequest& request) {
-  const CsvDataOptions options = csv_options(request);
+  const CsvDataOptions options = formats::csv_data_options(request.params, request.data_dir);
   const bool wants_test = request.split == Split::kTest, has_test = !options.test.empty();
   if (!request.learned.empty() && request.is_other)
     return open_learned(options,
@@ -307,7 +241,7 @@ std::shared_ptr<const Dataset> open_csv(const DatasetRequest& request) {
 extern constinit const DatasetEntry csv_entry{
     .name = "csv",
     .help = "your own rows of numbers, each with a class (csv:FILE,target=COLUMN)",
-    .params = kCsvParams,
+    .params = formats::kCsvDataParams,
     .open = &open_csv,
 };
 

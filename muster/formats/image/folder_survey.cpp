@@ -13,17 +13,17 @@
 namespace muster::formats {
 namespace {
 
-SurveyedFile survey_file(const std::filesystem::path& path, int64_t max_pixels) {
+SurveyedFile survey_image(const ImageSource& images, size_t at, int64_t max_pixels) {
   const ImageOptions lenient{.max_pixels = max_pixels, .keep_damaged = true};
+  const std::string name = images.full_name(at);
   SurveyedFile out;
   try {
-    const std::string text = read_image_file(path);
+    const std::string text = images.read(at);
     const std::span<const uint8_t> file(reinterpret_cast<const uint8_t*>(text.data()), text.size());
-    out.header = read_image_header(file, path.string(), lenient);
-    out.damage = decode_image(file, path.string(), lenient).complaint;
+    out.header = read_image_header(file, name, lenient);
+    out.damage = decode_image(file, name, lenient).complaint;
     if (!out.damage.empty())
-      decode_image(
-          file, path.string(), {.max_pixels = max_pixels});  // is it more than a complaint?
+      decode_image(file, name, {.max_pixels = max_pixels});  // is it more than a complaint?
   } catch (const Error& error) {
     const ErrorText& said = error.text();
     if (out.damage.empty())
@@ -33,7 +33,7 @@ SurveyedFile survey_file(const std::filesystem::path& path, int64_t max_pixels) 
                          said.value.empty() ? "" : concat(" (got ", said.value, ")"));
     return out;
   } catch (const std::exception& error) {  // no memory for it
-    out.fault = concat(path.string(), ": ", error.what());
+    out.fault = concat(name, ": ", error.what());
     return out;
   }
   out.damage.clear();
@@ -48,14 +48,14 @@ SideRange range_of(std::vector<int64_t> sides) {
 
 }  // namespace
 
-std::vector<SurveyedFile> survey_files(const ClassFolders& files,
-                                       int64_t threads,
-                                       int64_t max_pixels) {
-  std::vector<SurveyedFile> out(files.files.size());
+std::vector<SurveyedFile> survey_images(const ImageSource& images,
+                                        int64_t threads,
+                                        int64_t max_pixels) {
+  std::vector<SurveyedFile> out(images.size());
   std::atomic<size_t> next{0};
   const auto work = [&] {
     for (size_t at = next++; at < out.size(); at = next++)
-      out[at] = survey_file(files.path_of(at), max_pixels);
+      out[at] = survey_image(images, at, max_pixels);
   };
   if (threads == 0) threads = std::thread::hardware_concurrency();
   std::vector<std::thread> others;
@@ -68,6 +68,12 @@ std::vector<SurveyedFile> survey_files(const ClassFolders& files,
   return out;
 }
 
+std::vector<SurveyedFile> survey_files(const ClassFolders& files,
+                                       int64_t threads,
+                                       int64_t max_pixels) {
+  return survey_images(FolderImages(files), threads, max_pixels);
+}
+
 double FolderSurvey::imbalance() const {
   int64_t least = INT64_MAX, most = 0;
   for (const ClassSurvey& one : classes) {
@@ -77,13 +83,16 @@ double FolderSurvey::imbalance() const {
   return least < 1 || classes.empty() ? 0 : static_cast<double>(most) / static_cast<double>(least);
 }
 
-FolderSurvey summary_of(const ClassFolders& files, const std::vector<SurveyedFile>& surveyed) {
-  FolderSurvey out{.files = static_cast<int64_t>(files.files.size())};
-  for (const std::string& name : files.classes) out.classes.push_back({.name = name});
+FolderSurvey summary_of(const ImageSource& images, const std::vector<SurveyedFile>& surveyed) {
+  FolderSurvey out{.files = static_cast<int64_t>(images.size())};
+  out.classes.resize(static_cast<size_t>(images.classes()));
+  const std::vector<std::string> names = images.class_names();
+  for (size_t label = 0; label < out.classes.size(); ++label)
+    out.classes[label].name = names.empty() ? std::to_string(label) : names[label];
   std::vector<int64_t> widths, heights;
   for (size_t at = 0; at < surveyed.size(); ++at) {
     const SurveyedFile& file = surveyed[at];
-    ClassSurvey& own = out.classes[static_cast<size_t>(files.files[at].label)];
+    ClassSurvey& own = out.classes[static_cast<size_t>(images.label(at))];
     ++own.files;
     if (!file.fault.empty()) {
       ++own.bad;
@@ -107,6 +116,10 @@ FolderSurvey summary_of(const ClassFolders& files, const std::vector<SurveyedFil
   out.width = range_of(std::move(widths));
   out.height = range_of(std::move(heights));
   return out;
+}
+
+FolderSurvey summary_of(const ClassFolders& files, const std::vector<SurveyedFile>& surveyed) {
+  return summary_of(FolderImages(files), surveyed);
 }
 
 }  // namespace muster::formats

@@ -1,4 +1,4 @@
-// What is in a folder of images: kinds, sizes, and files that cannot be decoded. Torch-free.
+// What is in a folder of images, or another source: kinds, sizes, and files that cannot be decoded. Torch-free.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 
 #include "muster/formats/image/class_folders.h"
 #include "muster/formats/image/image.h"
+#include "muster/formats/image/image_source.h"
 
 namespace muster::formats {
 
@@ -17,8 +18,13 @@ struct SurveyedFile {
   std::string damage;
 };
 
-/// One for each of files.files, in that order. Decodes every file, on `threads` threads (0: as many as
-/// there are cores). Missing and unreadable files are faults like others.
+/// One for each image, in that order. Decodes every file, on `threads` threads (0: as many as there are
+/// cores). Missing and unreadable files are faults like others.
+std::vector<SurveyedFile> survey_images(const ImageSource& images,
+                                        int64_t threads = 0,
+                                        int64_t max_pixels = ImageOptions().max_pixels);
+
+/// The same for FolderImages(files).
 std::vector<SurveyedFile> survey_files(const ClassFolders& files,
                                        int64_t threads = 0,
                                        int64_t max_pixels = ImageOptions().max_pixels);
@@ -49,6 +55,7 @@ struct FolderSurvey {
   double imbalance() const;
 };
 
+FolderSurvey summary_of(const ImageSource& images, const std::vector<SurveyedFile>& surveyed);
 FolderSurvey summary_of(const ClassFolders& files, const std::vector<SurveyedFile>& surveyed);
 
 }  // namespace muster::formats

@@ -31,19 +31,26 @@ Image cut_out(const Image& whole, const ImageRegion& region) {
 
 }  // namespace
 
-Image read_image_part(const std::filesystem::path& path,
-                      const ChooseRegion& choose,
-                      const ImageOptions& options) {
-  const std::string text = read_image_file(path);
-  const std::span<const uint8_t> file(reinterpret_cast<const uint8_t*>(text.data()), text.size());
-  const std::string name = path.string();
+Image decode_image_part(std::span<const uint8_t> file,
+                        std::string_view name,
+                        const ChooseRegion& choose,
+                        const ImageOptions& options) {
   const ImageHeader header = read_image_header(file, name, options);
   const ImageRegion region = choose(header.height, header.width);
+  const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
   if (header.format != ImageFormat::kJpeg || has_end(text))
     return decode_image(file, name, region, options);
   const Image whole = decode_image(file, name, options);
   const ImageRequest request{.file = file, .name = name, .region = region, .options = options};
   return cut_out(whole, region_of(request, header));
+}
+
+Image read_image_part(const std::filesystem::path& path,
+                      const ChooseRegion& choose,
+                      const ImageOptions& options) {
+  const std::string text = read_image_file(path);
+  return decode_image_part(
+      {reinterpret_cast<const uint8_t*>(text.data()), text.size()}, path.string(), choose, options);
 }
 
 }  // namespace muster::formats

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 
 TEST(Datasets, AreListedWithHelp) {
-  EXPECT_THAT(datasets().names(), IsSupersetOf({"cifar10", "folder", "mnist", "text"}));
+  EXPECT_THAT(datasets().names(), IsSupersetOf({"cifar10", "folder", "mnist", "tar", "text"}));
   for (const DatasetEntry* entry : datasets()) EXPECT_FALSE(entry->help.empty());
 }
 

@@ -1,0 +1,205 @@
+#include "cli/dataset/row_info.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "muster/base/json.h"
+#include "muster/base/text.h"
+#include "muster/base/text_table.h"
+#include "muster/formats/csv_data.h"
+#include "muster/text/corpus/labelled_texts.h"
+
+namespace muster::cli {
+namespace {
+
+using formats::Feature;
+using formats::LabelledRows;
+
+/// A column of numbers; of categories there is only how many.
+struct ColumnSpan {
+  double least = 0, greatest = 0;
+};
+
+/// One split.
+struct SurveyedRows {
+  std::string name;  ///< "train", "test", or "all"
+  LabelledRows rows;
+  std::vector<std::pair<std::string, int64_t>> classes;  ///< with their rows
+  std::vector<ColumnSpan> spans;                         ///< of rows.features
+
+  int64_t count() const { return static_cast<int64_t>(rows.table.rows.size()); }
+  double imbalance() const {
+    int64_t least = INT64_MAX, most = 0;
+    for (const auto& [name_of, count_of] : classes) {
+      least = std::min(least, count_of);
+      most = std::max(most, count_of);
+    }
+    return least < 1 || classes.empty() ? 0
+                                        : static_cast<double>(most) / static_cast<double>(least);
+  }
+  int64_t width() const {
+    int64_t sum = 0;
+    for (const Feature& feature : rows.features) sum += feature.width();
+    return sum;
+  }
+};
+
+ColumnSpan span_of(const formats::Table& table, const Feature& feature) {
+  ColumnSpan span;
+  if (!feature.categories.empty() || table.rows.empty()) return span;
+  const size_t column = formats::column_named(table, feature.column, "column");
+  span.least = span.greatest = to_double(table.rows[0].fields[column]).value_or(0);
+  for (const formats::TableRow& row : table.rows) {
+    const double value = to_double(row.fields[column]).value_or(0);
+    span.least = std::min(span.least, value);
+    span.greatest = std::max(span.greatest, value);
+  }
+  return span;
+}
+
+/// Rows of a test split whose class the training split has not are bad.
+void move_unknown_classes(LabelledRows& rows, const std::vector<std::string>& known) {
+  const auto numbers = text::numbers_of(known);
+  std::vector<formats::TableRow> kept;
+  std::vector<std::string> targets;
+  for (size_t at = 0; at < rows.targets.size(); ++at) {
+    if (numbers.contains(rows.targets[at])) {
+      kept.push_back(std::move(rows.table.rows[at]));
+      targets.push_back(std::move(rows.targets[at]));
+    } else {
+      rows.table.bad.push_back({concat(rows.table.name, ':', rows.table.rows[at].line),
+                                text::why_unknown(rows.targets[at], known)});
+    }
+  }
+  rows.table.rows = std::move(kept);
+  rows.targets = std::move(targets);
+}
+
+SurveyedRows survey_rows(std::string name,
+                         const std::filesystem::path& path,
+                         const formats::CsvDataOptions& options,
+                         const std::vector<std::string>& known) {
+  SurveyedRows out{.name = std::move(name), .rows = formats::read_labelled_rows(options, path)};
+  if (!known.empty()) move_unknown_classes(out.rows, known);
+  const std::vector<std::string> names = known.empty() ? text::classes_of(out.rows.targets) : known;
+  std::map<std::string, int64_t> counts;
+  for (const std::string& target : out.rows.targets) ++counts[target];
+  for (const std::string& one : names) out.classes.emplace_back(one, counts[one]);
+  std::vector<int64_t> all(out.rows.table.rows.size());
+  std::iota(all.begin(), all.end(), 0);
+  if (!all.empty()) formats::learn_features(out.rows.table, all, out.rows.features);
+  for (const Feature& feature : out.rows.features)
+    out.spans.push_back(span_of(out.rows.table, feature));
+  return out;
+}
+
+Json split_json(const SurveyedRows& split) {
+  Json classes = Json::array(), columns = Json::array(), bad = Json::array();
+  for (const auto& [name, count] : split.classes)
+    classes.push_back({{"name", name}, {"rows", count}});
+  for (size_t at = 0; at < split.rows.features.size(); ++at) {
+    const Feature& feature = split.rows.features[at];
+    if (!feature.categories.empty()) {
+      columns.push_back({{"name", feature.column}, {"categories", feature.categories}});
+      continue;
+    }
+    columns.push_back({{"name", feature.column},
+                       {"least", split.spans[at].least},
+                       {"mean", feature.mean},
+                       {"greatest", split.spans[at].greatest},
+                       {"deviation", feature.deviation}});
+  }
+  for (const formats::BadRow& row : split.rows.table.bad)
+    bad.push_back({{"place", row.place}, {"fault", row.why}});
+  return {{"split", split.name},
+          {"path", split.rows.table.name},
+          {"rows", split.count()},
+          {"classes", std::move(classes)},
+          {"imbalance", split.imbalance() == 0 ? Json() : Json(split.imbalance())},
+          {"columns", std::move(columns)},
+          {"width", split.width()},
+          {"bad", std::move(bad)}};
+}
+
+std::string rows_text(int64_t count, std::string_view one) {
+  return concat(count, ' ', one, count == 1 ? "" : "s");
+}
+
+std::string class_grid(const SurveyedRows& split, size_t width) {
+  std::vector<Column> columns{{"class"}, {"rows"}, {"share"}};
+  const auto all = static_cast<double>(std::max<int64_t>(split.count(), 1));
+  for (const auto& [name, count] : split.classes) {
+    columns[0].cells.emplace_back(printable(name));
+    columns[1].cells.emplace_back(count);
+    columns[2].cells.emplace_back(fixed(100.0 * static_cast<double>(count) / all, 1) + " %");
+  }
+  return grid(std::move(columns), width);
+}
+
+std::string column_grid(const SurveyedRows& split, size_t width) {
+  std::vector<Column> columns{
+      {"column"}, {"least"}, {"mean"}, {"greatest"}, {"deviation"}, {"values"}};
+  bool has_categories = false;
+  for (size_t at = 0; at < split.rows.features.size(); ++at) {
+    const Feature& feature = split.rows.features[at];
+    const ColumnSpan& span = split.spans[at];
+    const double numbers[] = {span.least, feature.mean, span.greatest, feature.deviation};
+    const bool is_number = feature.categories.empty();
+    columns[0].cells.emplace_back(printable(feature.column));
+    for (size_t i = 0; i < std::size(numbers); ++i)
+      columns[i + 1].cells.push_back(is_number ? Cell(numbers[i]) : Cell());
+    columns.back().cells.push_back(
+        is_number ? Cell() : Cell(static_cast<int64_t>(feature.categories.size())));
+    has_categories |= !is_number;
+  }
+  if (!has_categories) columns.pop_back();
+  return grid(std::move(columns), width);
+}
+
+void print_split(std::ostream& out, const SurveyedRows& split, const RowInfoOptions& shown) {
+  out << split.name << ": " << rows_text(split.count(), "row") << " in " << split.classes.size()
+      << (split.classes.size() == 1 ? " class" : " classes") << " of " << split.rows.table.name
+      << '\n'
+      << class_grid(split, shown.width) << column_grid(split, shown.width);
+  out << "numbers  " << split.width() << " of each row go to the model\n";
+  if (split.classes.size() > 1 && split.imbalance() > 0)
+    out << "balance  the largest class has " << fixed(split.imbalance(), 1)
+        << " times the smallest\n";
+  const auto& bad = split.rows.table.bad;
+  if (bad.empty()) return;
+  out << "bad      " << rows_text(static_cast<int64_t>(bad.size()), "row")
+      << "; bad_rows=skip trains without\n";
+  int64_t left = shown.show;
+  for (const formats::BadRow& row : bad) {
+    if (left-- == 0) {
+      out << "  …\n";
+      return;
+    }
+    out << "  " << printable(concat(row.place, ": ", row.why)) << '\n';
+  }
+}
+
+}  // namespace
+
+void show_row_info(std::ostream& out, const RowInfoOptions& options) {
+  const auto said = formats::csv_data_options(options.params, options.data_dir);
+  std::vector<SurveyedRows> splits;
+  splits.push_back(survey_rows(said.test.empty() ? "all" : "train", said.path, said, {}));
+  if (!said.test.empty())
+    splits.push_back(
+        survey_rows("test", said.test, said, text::classes_of(splits[0].rows.targets)));
+  if (options.json) {
+    Json json = Json::array();
+    for (const SurveyedRows& split : splits) json.push_back(split_json(split));
+    out << json_text({{"splits", std::move(json)}}) << '\n';
+    return;
+  }
+  for (const SurveyedRows& split : splits) print_split(out, split, options);
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,65 @@
+// What a user says of rows of numbers with classes, and what is in them. Torch-free.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "muster/base/params.h"
+#include "muster/formats/features.h"
+#include "muster/formats/table.h"
+
+namespace muster::formats {
+
+struct CsvDataOptions {
+  std::string path;
+  std::string test;
+  std::string target;
+  std::string categorical;
+  std::string drop;
+  std::string delimiter = "auto";
+  bool header = true;
+  bool quotes = true;
+  std::string bad_rows = "raise";
+  double test_fraction = 0.2;
+  int64_t split_seed = 0;
+};
+
+inline constexpr Param kCsvDataParams[] = {
+    param<&CsvDataOptions::path>("path", "a table; it may stand first, alone"),
+    param<&CsvDataOptions::test>("test", "a table of the test samples; none: some are held out"),
+    param<&CsvDataOptions::target>("target", "the column of the classes"),
+    param<&CsvDataOptions::categorical>("categorical",
+                                        "columns whose values get a number each: a, or [a,b]"),
+    param<&CsvDataOptions::drop>("drop", "columns that are left away: a, or [a,b]"),
+    param<&CsvDataOptions::delimiter>(
+        "delimiter", "comma, tab, semicolon, pipe, or a character; auto: by the file's ending"),
+    param<&CsvDataOptions::header>("header", "the first row names the columns; else 0, 1, …"),
+    param<&CsvDataOptions::quotes>("quotes", "a field may stand in quotes, as RFC 4180 has it"),
+    param<&CsvDataOptions::bad_rows>("bad_rows", "that are no samples: raise or skip"),
+    param<&CsvDataOptions::test_fraction>("test_fraction",
+                                          "held out of each class where there is no test file"),
+    param<&CsvDataOptions::split_seed>("split_seed", "which ones these are"),
+};
+
+inline constexpr std::string_view kCsvDataOwner = "dataset csv";
+
+/// `data_dir` takes the place of a path. Throws a usage error for unknown parameters, values without sense, and
+/// if there is no path.
+CsvDataOptions csv_data_options(const ParamValues& values, const std::filesystem::path& data_dir);
+
+/// Throws as read_table().
+Table read_csv(const CsvDataOptions& options, const std::filesystem::path& path);
+
+/// Rows whose numbers can be read, each with the name of its class.
+struct LabelledRows {
+  Table table;                       ///< the others are in table.bad
+  std::vector<Feature> features;     ///< nothing is learned yet
+  std::vector<std::string> targets;  ///< of table.rows, none of them empty
+};
+
+/// Throws as read_table() and features_of(), and a usage error where options.target is empty or no column.
+LabelledRows read_labelled_rows(const CsvDataOptions& options, const std::filesystem::path& path);
+
+}  // namespace muster::formats

@@ -1,0 +1,182 @@
+#include "muster/formats/image/divided_folders.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <numeric>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "muster/base/digest.h"
+#include "muster/base/error.h"
+#include "muster/base/file.h"
+#include "muster/base/philox.h"
+#include "muster/base/text.h"
+
+namespace muster::formats {
+namespace {
+
+namespace fs = std::filesystem;
+
+void check_shares(const std::vector<double>& shares) {
+  const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
+  const bool positive = std::ranges::all_of(shares, [](double share) { return share > 0; });
+  if (shares.size() >= 2 && positive && std::abs(sum - 1) < 1e-5) return;
+  std::vector<std::string> said;
+  said.reserve(shares.size());
+  for (const double share : shares) said.push_back(shortest(share));
+  throw usage_error({.refused = "shares of a division",
+                     .rule = "two or more, each above 0, which add up to 1",
+                     .value = join(said, ",")});
+}
+
+std::vector<size_t> counts_of(size_t files, const std::vector<double>& shares) {
+  std::vector<size_t> counts;
+  std::vector<double> lost;
+  for (const double share : shares) {
+    const double exact = share * static_cast<double>(files);
+    const double whole = std::floor(exact + 1e-9);
+    counts.push_back(static_cast<size_t>(whole));
+    lost.push_back(exact - whole);
+  }
+  size_t left = files - std::min(files, std::accumulate(counts.begin(), counts.end(), size_t{0}));
+  for (; left > 0; --left) {
+    const auto most = std::ranges::max_element(lost) - lost.begin();
+    ++counts[static_cast<size_t>(most)];
+    lost[static_cast<size_t>(most)] -= 1;
+  }
+  for (size_t& count : counts) {
+    if (count > 0 || files < counts.size()) continue;
+    --*std::ranges::max_element(counts);
+    ++count;
+  }
+  return counts;
+}
+
+/// 0 … count-1 in an order of its own for each seed and class.
+std::vector<size_t> drawn_order(size_t count, uint64_t seed, const std::string& name) {
+  std::vector<size_t> order(count);
+  std::iota(order.begin(), order.end(), 0);
+  const uint64_t digest = digest_of(name);
+  for (size_t i = count; i > 1; --i) {
+    const auto drawn =
+        philox4x32_10({static_cast<uint32_t>(i),
+                       static_cast<uint32_t>(uint64_t{i} >> 32),
+                       static_cast<uint32_t>(digest),
+                       static_cast<uint32_t>(digest >> 32)},
+                      {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+    const uint64_t number = uint64_t{drawn[0]} << 32 | drawn[1];
+    std::swap(order[i - 1], order[number % i]);
+  }
+  return order;
+}
+
+[[noreturn]] void refuse_write(const fs::path& path, int why, std::string hint = "") {
+  throw environment_error({.refused = path.string(),
+                           .rule = "it can be written",
+                           .value = errno_text(why),
+                           .hint = std::move(hint)});
+}
+
+/// Goes away with all that is in it, unless it was renamed.
+class PartialFolder {
+ public:
+  explicit PartialFolder(const fs::path& target) {
+    fs::path parent = target.parent_path();
+    if (parent.empty()) parent = ".";
+    std::string pattern =
+        (parent / concat('.', target.filename().string(), ".partial-XXXXXX")).string();
+    if (::mkdtemp(pattern.data()) == nullptr) refuse_write(parent, errno);
+    path_ = pattern;
+    const mode_t mask = ::umask(0);
+    ::umask(mask);
+    ::chmod(path_.c_str(), 0777 & ~mask);
+  }
+  ~PartialFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+  PartialFolder(const PartialFolder&) = delete;
+
+  const fs::path& path() const { return path_; }
+
+  void rename_to(const fs::path& target) {
+    int status = ::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target.c_str(), RENAME_NOREPLACE);
+    if (status != 0 && (errno == EINVAL || errno == ENOSYS))  // a file system that cannot do so
+      status = ::rename(path_.c_str(), target.c_str());
+    if (status != 0) refuse_write(target, errno);
+    path_.clear();
+  }
+
+ private:
+  fs::path path_;
+};
+
+void transfer(const fs::path& from, const fs::path& to, FileTransfer how) {
+  if (how == FileTransfer::kLink) {
+    if (::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), AT_SYMLINK_FOLLOW) != 0)
+      refuse_write(to, errno, "where no hard link can lead, copy the files: --copy");
+    return;
+  }
+  std::error_code failed;
+  fs::copy_file(from, to, failed);
+  if (!failed) fs::last_write_time(to, fs::last_write_time(from, failed), failed);
+  if (failed) refuse_write(to, failed.value());
+}
+
+}  // namespace
+
+std::vector<size_t> divide_files(const ClassFolders& files,
+                                 const std::vector<double>& shares,
+                                 uint64_t seed) {
+  check_shares(shares);
+  std::vector<std::vector<size_t>> of_class(files.classes.size());
+  for (size_t at = 0; at < files.files.size(); ++at)
+    of_class[static_cast<size_t>(files.files[at].label)].push_back(at);
+  std::vector<size_t> part_of(files.files.size());
+  for (size_t label = 0; label < of_class.size(); ++label) {
+    const std::vector<size_t>& own = of_class[label];
+    const std::vector<size_t> order = drawn_order(own.size(), seed, files.classes[label]);
+    size_t next = 0, part = 0;
+    for (const size_t count : counts_of(own.size(), shares)) {
+      for (size_t i = 0; i < count; ++i) part_of[own[order[next++]]] = part;
+      ++part;
+    }
+  }
+  return part_of;
+}
+
+void write_divided_folders(const ClassFolders& files,
+                           const std::vector<size_t>& part_of,
+                           const std::vector<std::string>& names,
+                           const fs::path& said,
+                           FileTransfer how) {
+  const fs::path target = said.has_filename() ? said : said.parent_path();  // "out/"
+  std::error_code ignored;
+  if (fs::symlink_status(target, ignored).type() != fs::file_type::not_found) {
+    throw usage_error({.refused = concat("folder ", target.string()),
+                       .rule = "it is not there yet: nothing is overwritten",
+                       .hint = "remove it, or name another one"});
+  }
+  PartialFolder partial(target);
+  std::set<fs::path> made;
+  for (size_t at = 0; at < files.files.size(); ++at) {
+    const fs::path to = partial.path() / names[part_of[at]] / files.files[at].path;
+    std::error_code failed;
+    if (made.insert(to.parent_path()).second) fs::create_directories(to.parent_path(), failed);
+    if (failed) refuse_write(to.parent_path(), failed.value());
+    transfer(files.path_of(at), to, how);
+  }
+  partial.rename_to(target);
+  sync_folder(target.has_parent_path() ? target.parent_path() : fs::path("."));
+}
+
+}  // namespace muster::formats
