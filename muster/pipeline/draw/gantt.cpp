@@ -122,7 +122,7 @@ class Gantt {
       const Look look = look_of(*kind);
       if (!seen.insert(look.name).second) continue;
       add_text(right, 44, look.name, {.anchor = Anchor::kEnd});
-      right -= track::text_width(look.name) + 14;
+      right -= track::text_width(look.name) + 18;  // the box, and a gap to it
       picture_.add(
           track::BoxCommand{.x = right, .y = 35, .width = 10, .height = 10, .fill = look.ink});
       right -= 14;
