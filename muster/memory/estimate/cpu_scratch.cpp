@@ -1,0 +1,138 @@
+#include "muster/memory/estimate/cpu_scratch.h"
+
+#include <ATen/Context.h>
+#include <ATen/Version.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
+namespace muster::memory {
+namespace {
+
+using at::Tensor;
+
+thread_local bool wants_scratch = false;
+
+/// Channels of a block.
+int64_t block_width() {
+  static const int64_t width =
+      at::get_cpu_capability().find("AVX512") == std::string::npos ? 8 : 16;
+  return width;
+}
+
+int64_t in_blocks(int64_t channels) {
+  return (channels + block_width() - 1) / block_width() * block_width();
+}
+
+Tensor elements(int64_t count, const Tensor& like) { return at::empty({count}, like.options()); }
+
+int64_t count_of(at::IntArrayRef sizes) {
+  int64_t count = 1;
+  for (const int64_t size : sizes) count *= size;
+  return count;
+}
+
+/// Of [N, C, …] with whole blocks of channels.
+Tensor blocked(at::IntArrayRef sizes, const Tensor& like) {
+  return elements(count_of(sizes) / sizes[1] * in_blocks(sizes[1]), like);
+}
+
+/// Of [K, C / groups, …].
+Tensor blocked_weights(const ConvolutionShape& shape) {
+  const Tensor& weights = shape.weights;
+  if (shape.groups > 1) return elements(weights.numel(), weights);
+  const int64_t places = weights.numel() / (weights.size(0) * weights.size(1));
+  return elements(in_blocks(weights.size(0)) * in_blocks(weights.size(1)) * places, weights);
+}
+
+/// The weights as a forward reads them: of a few channels, in no blocks of those.
+Tensor forward_weights(const ConvolutionShape& shape) {
+  if (shape.source.size(1) >= block_width()) return blocked_weights(shape);
+  return elements(shape.weights.numel() / shape.weights.size(0) * in_blocks(shape.weights.size(0)),
+                  shape.weights);
+}
+
+Tensor plain_result(const ConvolutionShape& shape) {
+  return at::empty(shape.result, shape.source.options(), shape.source.suggest_memory_format());
+}
+
+Tensor plain_like(const Tensor& tensor) {
+  return at::empty_like(tensor, tensor.suggest_memory_format());
+}
+
+bool is_channels_last(const ConvolutionShape& shape) {
+  return shape.source.suggest_memory_format() != c10::MemoryFormat::Contiguous ||
+         shape.weights.suggest_memory_format() != c10::MemoryFormat::Contiguous;
+}
+
+/// As LibTorch chooses.
+bool is_for_onednn(const ConvolutionShape& shape) {
+  constexpr int64_t kSmallImage = 20480, kSmallKernel = 3;
+  if (shape.source.scalar_type() == at::kDouble) return false;
+  if (shape.source.scalar_type() != at::kFloat) return block_width() > 8;
+  return shape.groups > 1 || shape.source.size(0) > 1 || shape.source.numel() > kSmallImage ||
+         (shape.weights.size(-1) > kSmallKernel && shape.weights.dim() > 3 &&
+          shape.weights.size(-2) > kSmallKernel);
+}
+
+/// A column for each place of the result.
+Tensor columns(const ConvolutionShape& shape) {
+  const int64_t column = shape.weights.numel() / shape.weights.size(0);
+  const bool is_one_by_one = column == shape.weights.size(1);
+  return elements(is_one_by_one ? 0 : column * count_of(shape.result) / shape.result[1],
+                  shape.source);
+}
+
+}  // namespace
+
+CpuScratch::CpuScratch() { wants_scratch = true; }
+CpuScratch::~CpuScratch() { wants_scratch = false; }
+bool CpuScratch::wanted() { return wants_scratch; }
+
+at::Tensor with_forward_scratch(const ConvolutionShape& shape) {
+  if (!is_for_onednn(shape)) {
+    const Tensor unfolded = columns(shape);
+    return plain_result(shape);
+  }
+  if (is_channels_last(shape)) {
+    Tensor result = plain_result(shape);
+    const Tensor weights = blocked_weights(shape);
+    return result;
+  }
+  Tensor copied;
+  {
+    const Tensor source = shape.source.size(1) >= block_width()
+                              ? blocked(shape.source.sizes(), shape.source)
+                              : Tensor();
+    const Tensor weights = forward_weights(shape);
+    copied = blocked(shape.result, shape.source);
+  }
+  return plain_result(shape);
+}
+
+std::array<Tensor, 3> with_backward_scratch(const ConvolutionShape& shape,
+                                            const std::array<bool, 3>& mask) {
+  const bool copies = is_for_onednn(shape) && !is_channels_last(shape);
+  std::array<Tensor, 3> gradients;
+  if (mask[0]) {
+    Tensor copied;
+    if (copies) {
+      const Tensor result = blocked(shape.result, shape.source);
+      const Tensor weights = blocked_weights(shape);
+      copied = blocked(shape.source.sizes(), shape.source);
+    }
+    gradients[0] = plain_like(shape.source);
+  }
+  if (!mask[1] && !mask[2]) return gradients;
+  Tensor weights;
+  if (copies) {
+    const Tensor result = blocked(shape.result, shape.source);
+    const Tensor source = blocked(shape.source.sizes(), shape.source);
+    weights = blocked_weights(shape);
+  }
+  if (mask[2]) gradients[2] = elements(shape.weights.size(0), shape.source);
+  if (mask[1]) gradients[1] = plain_like(shape.weights);
+  if (!is_for_onednn(shape)) const Tensor unfolded = columns(shape);
+  return gradients;
+}
+
+}  // namespace muster::memory

@@ -1,0 +1,49 @@
+// What the CPU's convolutions take besides their results.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+namespace muster::memory {
+
+// Note [Scratch of convolutions]
+// oneDNN computes a convolution over channels in blocks of 8 (16 with AVX-512). Operands that lie in
+// memory as tensors usually do are copied into that order, channels filled up to whole blocks, and the
+// result is copied back:
+//   forward:            source', weights', result' | result (weights' and source' are gone by then)
+//   gradient of source: result', weights', source' | source
+//   gradient of weights: result', source', weights' | weights
+// where x' is the copy. A forward whose input has fewer channels than a block reads them as they are. In
+// channels-last memory nothing is copied but weights. What oneDNN does not take (16-bit numbers on
+// machines without the instructions, small single images) unfolds its input instead: a column for each
+// place of the result. Seen with a counting allocator, in this order and to these sizes, on a machine
+// with AVX2; suite G checks whole steps.
+
+/// A convolution, one of tensors on meta.
+struct ConvolutionShape {
+  const at::Tensor& source;   ///< [N, C, …]
+  const at::Tensor& weights;  ///< [K, C / groups, …]
+  at::IntArrayRef result;     ///< [N, K, …]
+  int64_t groups = 1;
+};
+
+/// While it lives, convolutions of this thread on meta take and give back what the CPU's would.
+class CpuScratch {
+ public:
+  CpuScratch();
+  ~CpuScratch();
+  CpuScratch(const CpuScratch&) = delete;
+  CpuScratch& operator=(const CpuScratch&) = delete;
+
+  static bool wanted();
+};
+
+/// The result, with the scratch on the way to it. // [N, K, …]
+at::Tensor with_forward_scratch(const ConvolutionShape& shape);
+/// The gradients of source, weights and bias, those of them that the mask asks for.
+std::array<at::Tensor, 3> with_backward_scratch(const ConvolutionShape& shape,
+                                                const std::array<bool, 3>& mask);
+
+}  // namespace muster::memory
