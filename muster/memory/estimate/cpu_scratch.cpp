@@ -1,6 +1,7 @@
 #include "muster/memory/estimate/cpu_scratch.h"
 
 #include <ATen/Context.h>
+#include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -64,6 +65,12 @@ bool is_channels_last(const ConvolutionShape& shape) {
          shape.weights.suggest_memory_format() != c10::MemoryFormat::Contiguous;
 }
 
+bool is_kernel_larger(const ConvolutionShape& shape) {
+  for (int64_t dim = 2; dim < shape.weights.dim(); ++dim)
+    if (shape.weights.size(dim) > shape.source.size(dim)) return true;
+  return false;
+}
+
 /// As LibTorch chooses.
 bool is_for_onednn(const ConvolutionShape& shape) {
   constexpr int64_t kSmallImage = 20480, kSmallKernel = 3;
@@ -124,7 +131,11 @@ std::array<Tensor, 3> with_backward_scratch(const ConvolutionShape& shape,
   }
   if (!mask[1] && !mask[2]) return gradients;
   Tensor weights;
-  if (copies) {
+  if (copies && is_kernel_larger(shape)) {
+    constexpr int64_t kPerThread = 4;
+    weights = blocked_weights(shape);
+    const Tensor sums = elements(kPerThread * at::get_num_threads() * weights.numel(), weights);
+  } else if (copies) {
     const Tensor result = blocked(shape.result, shape.source);
     const Tensor source = blocked(shape.source.sizes(), shape.source);
     weights = blocked_weights(shape);

@@ -16,7 +16,9 @@ namespace muster::memory {
 //   gradient of source: result', weights', source' | source
 //   gradient of weights: result', source', weights' | weights
 // where x' is the copy. A forward whose input has fewer channels than a block reads them as they are. In
-// channels-last memory nothing is copied but weights. What oneDNN does not take (16-bit numbers on
+// channels-last memory nothing is copied but weights. Where the kernel is larger than the source, as in the
+// last layers of a deep net on small images, the gradient of weights sums up in four arrays of their size
+// per thread instead. What oneDNN does not take (16-bit numbers on
 // machines without the instructions, small single images) unfolds its input instead: a column for each
 // place of the result. Seen with a counting allocator, in this order and to these sizes, on a machine
 // with AVX2; suite G checks whole steps.

@@ -65,15 +65,14 @@ std::string first_sentence(std::string_view text) {
   return std::string(text.substr(0, std::min(text.find('\n'), text.find(". "))));
 }
 
-Error not_on_meta(const OperatorsSeen& seen, const c10::Error& error) {
-  return usage_error(
-      {.refused =
-           concat("an estimate on the meta device: ", seen.last.empty() ? "the step" : seen.last),
-       .rule = "operators run on shapes alone, without elements",
-       .value = first_sentence(error.what_without_backtrace()),
-       .hint =
-           "measure it instead: `muster train --batch-size auto`, or a memory::Tracker around a "
-           "step"});
+NotOnMeta not_on_meta(const OperatorsSeen& seen, const c10::Error& error) {
+  const std::string op = seen.last.empty() ? "the step" : seen.last;
+  return {op,
+          {.refused = concat("an estimate on the meta device: ", op),
+           .rule = "operators run on shapes alone, without elements",
+           .value = first_sentence(error.what_without_backtrace()),
+           .hint = "measure it instead: `muster train --batch-size auto`, or a memory::Tracker "
+                   "around a step"}};
 }
 
 void check_module(const MetaStep& step) {
@@ -153,13 +152,10 @@ PeakEstimate estimate_peak(const std::function<MetaStep()>& make, const Estimate
     throw not_on_meta(watch.seen(), error);
   }
   PeakEstimate found = peak_of(recording.trace());
-  for (size_t i = 0; i < std::size(kWithWorkspace); ++i)
-    if (watch.seen().has[i]) found.with_workspace.emplace_back(kWithWorkspace[i]);
+  found.is_for_cpu = options.cpu_scratch;
+  for (size_t i = 0; i < std::size(kWithWorkspace) && !options.cpu_scratch; ++i)
+    if (watch.seen().has[i]) found.unseen_workspaces.emplace_back(kWithWorkspace[i]);
   return found;
-}
-
-double PeakEstimate::error() const {
-  return with_workspace.empty() ? kEstimateError : kConvolutionError;
 }
 
 }  // namespace muster::memory

@@ -33,6 +33,12 @@ std::string many_text(Owner owner) {
   return "other";
 }
 
+std::string error_text(const PeakEstimate& estimate) {
+  if (estimate.is_for_cpu) return concat("within ", fixed(100 * kEstimateError, 0), " %");
+  if (estimate.unseen_workspaces.empty()) return "without workspaces of the device's kernels";
+  return concat("without the device's workspaces for ", join(estimate.unseen_workspaces, ", "));
+}
+
 }  // namespace
 
 std::string text_of(const PeakEstimate& estimate) {
@@ -53,9 +59,8 @@ std::string text_of(const PeakEstimate& estimate) {
                 in_mib(estimate.peak),
                 " MiB",
                 parts.empty() ? "" : concat(" (", parts, ')'),
-                ", estimated on meta; within ",
-                fixed(100 * estimate.error(), 0),
-                " %");
+                ", estimated on meta; ",
+                error_text(estimate));
 }
 
 }  // namespace muster::memory

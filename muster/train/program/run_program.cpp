@@ -25,6 +25,7 @@
 #include "muster/program/line/said.h"
 #include "muster/program/line/shell_word.h"
 #include "muster/train/loop/alike_on_ranks.h"
+#include "muster/train/loop/memory_estimate.h"
 #include "muster/train/loop/start_checks.h"
 #include "muster/train/loop/step_timeline.h"
 #include "muster/train/plan/placement.h"
@@ -235,8 +236,10 @@ ProgramEnd run_program(Program& program,
       check_trace(trace, /*leaves_nothing=*/true);
       if (!is_kept) scratch.emplace();
       distributed::check_backend(plan.options.backend, env ? env->world_size : 1);
-      check_start(program.task(resume.has_value()), plan, resume);
-      voice.print(plan.explained);
+      const TaskMaker task = program.task(resume.has_value());
+      check_start(task, plan, resume);
+      voice.print(plan.explained +
+                  explained_line("memory", memory_outlook(task, program.data(), plan)));
     }
     tell_other_machines(env);
     return end;

@@ -42,9 +42,7 @@ std::vector<SuiteModel> suite_models() {
           {"resnet18", kSmall, {2, 8, 32}},
           {"resnet34", kSmall, {4}, true},
           {"resnet50", kSmall, {4}, true},
-          {"alexnet", kLarge, {2, 16}, true},
-          {"vgg11", kSmall, {2, 8}, true},
-          {"vgg16", kSmall, {2}, true}};
+          {"alexnet", kLarge, {16}, true}};  // vgg11 and vgg16 take 1.5 GiB: by hand
 }
 
 std::vector<ZooCase> suite_cases() {
@@ -124,7 +122,7 @@ double copies_with(const ZooCase& from) {
 }
 
 TEST(EstimateSuite, SaysWhatStepsOfTheZooTakeOnTheCpu) {
-  Errors on_meta, by_sum, by_fit;
+  Errors on_meta, without_scratch, by_sum, by_fit;
   std::map<std::string, std::pair<double, double>> first;  // by model and optimizer: batch, peak
   for (const ZooCase& one : suite_cases()) {
     SCOPED_TRACE(one.text());
@@ -136,8 +134,10 @@ TEST(EstimateSuite, SaysWhatStepsOfTheZooTakeOnTheCpu) {
                 estimated / (1 << 20),
                 measured / (1 << 20),
                 100 * (estimated - measured) / measured);
-    EXPECT_LE(std::abs(estimated - measured), estimate.error() * estimated);
+    EXPECT_LE(std::abs(estimated - measured), kEstimateError * estimated);
     on_meta.add(one.text(), estimated, measured);
+    const PeakEstimate tensors = test::estimate_of(one, {.cpu_scratch = false});
+    without_scratch.add(one.text(), static_cast<double>(tensors.peak), measured);
     const double weights = parameter_bytes(one);
     by_sum.add(one.text(), copies_with(one) * weights, measured);
     ZooCase unlike = one;
@@ -149,6 +149,7 @@ TEST(EstimateSuite, SaysWhatStepsOfTheZooTakeOnTheCpu) {
     by_fit.add(one.text(), 4 * weights + per_sample * static_cast<double>(one.batch), measured);
   }
   on_meta.print("estimated on meta");
+  without_scratch.print("the same without scratch of convolutions");
   by_sum.print("sum of parameters, gradients and state");
   by_fit.print("4 x parameters, and activations by one measured batch");
   EXPECT_LE(on_meta.median(), 0.10);

@@ -76,14 +76,16 @@ class ZooStep {
   at::Tensor data_, target_;
 };
 
-inline memory::PeakEstimate estimate_of(const ZooCase& from) {
-  return memory::estimate_peak([&] {
+inline memory::PeakEstimate estimate_of(const ZooCase& from,
+                                        const memory::EstimateOptions& options = {}) {
+  const auto make = [&] {
     const auto step = std::make_shared<ZooStep>(from, at::kMeta);
     return memory::MetaStep{.module = step->model(),
                             .run = [step] { step->run(); },
                             .optimizer_state = [step] { return step->state(); },
                             .inputs = step->inputs()};
-  });
+  };
+  return memory::estimate_peak(make, options);
 }
 
 }  // namespace muster::test
