@@ -71,6 +71,19 @@ bool is_kernel_larger(const ConvolutionShape& shape) {
   return false;
 }
 
+bool is_one_by_one(const ConvolutionShape& shape) {
+  return shape.weights.numel() == shape.weights.size(0) * shape.weights.size(1);
+}
+
+bool is_of_colours(const ConvolutionShape& shape) {
+  constexpr int64_t kColours = 3;
+  return shape.source.size(1) == kColours && !is_one_by_one(shape);
+}
+
+bool copies_source_forward(const ConvolutionShape& shape) {
+  return shape.source.size(1) >= block_width() || (is_one_by_one(shape) && shape.stride > 1);
+}
+
 /// As LibTorch chooses.
 bool is_for_onednn(const ConvolutionShape& shape) {
   constexpr int64_t kSmallImage = 20480, kSmallKernel = 3;
@@ -84,9 +97,24 @@ bool is_for_onednn(const ConvolutionShape& shape) {
 /// A column for each place of the result.
 Tensor columns(const ConvolutionShape& shape) {
   const int64_t column = shape.weights.numel() / shape.weights.size(0);
-  const bool is_one_by_one = column == shape.weights.size(1);
-  return elements(is_one_by_one ? 0 : column * count_of(shape.result) / shape.result[1],
+  return elements(is_one_by_one(shape) ? 0 : column * count_of(shape.result) / shape.result[1],
                   shape.source);
+}
+
+Tensor source_gradient(const ConvolutionShape& shape) {
+  const at::IntArrayRef sizes = shape.source.sizes();
+  const bool has_steps = shape.stride > 1;
+  Tensor copied, once_more;
+  {
+    constexpr int64_t kTiles = 25 * 1024;  // about what was seen: 60 to 160 KiB
+    const Tensor result = has_steps ? elements(count_of(shape.result), shape.source)
+                                    : blocked(shape.result, shape.source);
+    const Tensor weights = blocked_weights(shape);
+    copied = has_steps ? elements(count_of(sizes), shape.source) : blocked(sizes, shape.source);
+    const Tensor tiles = has_steps ? elements(kTiles, shape.source) : Tensor();
+  }
+  if (has_steps) once_more = elements(count_of(sizes), shape.source);
+  return plain_like(shape.source);
 }
 
 }  // namespace
@@ -107,9 +135,8 @@ at::Tensor with_forward_scratch(const ConvolutionShape& shape) {
   }
   Tensor copied;
   {
-    const Tensor source = shape.source.size(1) >= block_width()
-                              ? blocked(shape.source.sizes(), shape.source)
-                              : Tensor();
+    const Tensor source =
+        copies_source_forward(shape) ? blocked(shape.source.sizes(), shape.source) : Tensor();
     const Tensor weights = forward_weights(shape);
     copied = blocked(shape.result, shape.source);
   }
@@ -120,15 +147,7 @@ std::array<Tensor, 3> with_backward_scratch(const ConvolutionShape& shape,
                                             const std::array<bool, 3>& mask) {
   const bool copies = is_for_onednn(shape) && !is_channels_last(shape);
   std::array<Tensor, 3> gradients;
-  if (mask[0]) {
-    Tensor copied;
-    if (copies) {
-      const Tensor result = blocked(shape.result, shape.source);
-      const Tensor weights = blocked_weights(shape);
-      copied = blocked(shape.source.sizes(), shape.source);
-    }
-    gradients[0] = plain_like(shape.source);
-  }
+  if (mask[0]) gradients[0] = copies ? source_gradient(shape) : plain_like(shape.source);
   if (!mask[1] && !mask[2]) return gradients;
   Tensor weights;
   if (copies && is_kernel_larger(shape)) {
@@ -137,7 +156,8 @@ std::array<Tensor, 3> with_backward_scratch(const ConvolutionShape& shape,
     const Tensor sums = elements(kPerThread * at::get_num_threads() * weights.numel(), weights);
   } else if (copies) {
     const Tensor result = blocked(shape.result, shape.source);
-    const Tensor source = blocked(shape.source.sizes(), shape.source);
+    const Tensor source =
+        is_of_colours(shape) ? Tensor() : blocked(shape.source.sizes(), shape.source);
     weights = blocked_weights(shape);
   }
   if (mask[2]) gradients[2] = elements(shape.weights.size(0), shape.source);

@@ -15,7 +15,9 @@ namespace muster::memory {
 //   forward:            source', weights', result' | result (weights' and source' are gone by then)
 //   gradient of source: result', weights', source' | source
 //   gradient of weights: result', source', weights' | weights
-// where x' is the copy. A forward whose input has fewer channels than a block reads them as they are. In
+//   gradient of source, with a stride: result, weights', source, source, source: channels are not filled up
+// where x' is the copy. A forward whose input has fewer channels than a block reads them as they are, and a
+// gradient of weights where they are three. In
 // channels-last memory nothing is copied but weights. Where the kernel is larger than the source, as in the
 // last layers of a deep net on small images, the gradient of weights sums up in four arrays of their size
 // per thread instead. What oneDNN does not take (16-bit numbers on
@@ -29,6 +31,7 @@ struct ConvolutionShape {
   const at::Tensor& weights;  ///< [K, C / groups, …]
   at::IntArrayRef result;     ///< [N, K, …]
   int64_t groups = 1;
+  int64_t stride = 1;  ///< the largest
 };
 
 /// While it lives, convolutions of this thread on meta take and give back what the CPU's would.

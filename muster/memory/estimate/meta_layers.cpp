@@ -43,6 +43,12 @@ int64_t at_dim(Steps values, size_t dim) {
   return values[values.size() == 1 ? 0 : dim].guard_int(__FILE__, __LINE__);
 }
 
+int64_t largest(Steps values) {
+  int64_t most = 1;
+  for (size_t dim = 0; dim < values.size(); ++dim) most = std::max(most, at_dim(values, dim));
+  return most;
+}
+
 // [N, C, …] and [K, C / groups, …] -> [N, K, …]; transposed ones have [C, K / groups, …].
 Tensor convolution(const Tensor& input,
                    const Tensor& weight,
@@ -66,14 +72,15 @@ Tensor convolution(const Tensor& input,
                       : (size + padded - reach - 1) / step + 1;
   }
   if (transposed || !CpuScratch::wanted()) return image(sizes, input);
-  return with_forward_scratch({input, weight, sizes, groups.guard_int(__FILE__, __LINE__)});
+  return with_forward_scratch(
+      {input, weight, sizes, groups.guard_int(__FILE__, __LINE__), largest(stride)});
 }
 
 Three convolution_backward(const Tensor& grad,
                            const Tensor& input,
                            const Tensor& weight,
                            at::OptionalSymIntArrayRef /*bias_sizes*/,
-                           Steps,
+                           Steps stride,
                            Steps,
                            Steps,
                            bool transposed,
@@ -82,7 +89,7 @@ Three convolution_backward(const Tensor& grad,
                            Mask mask) {
   if (!transposed && CpuScratch::wanted()) {
     auto gradients = with_backward_scratch(
-        {input, weight, grad.sizes(), groups.guard_int(__FILE__, __LINE__)}, mask);
+        {input, weight, grad.sizes(), groups.guard_int(__FILE__, __LINE__), largest(stride)}, mask);
     return {std::move(gradients[0]), std::move(gradients[1]), std::move(gradients[2])};
   }
   const int64_t outputs =

@@ -54,8 +54,8 @@ data::Batch stretched(const data::Batch& two,
 /// One rank's training on meta.
 class RunOnMeta {
  public:
-  RunOnMeta(const TaskMaker& make, const FitData& data, const FitPlan& plan)
-      : plan_(plan), task_(make_seeded(make, plan.options.seed)), groups_(*task_, plan.options) {
+  RunOnMeta(std::unique_ptr<Task> task, const FitData& data, const FitPlan& plan)
+      : plan_(plan), task_(std::move(task)), groups_(*task_, plan.options) {
     torch::nn::Module& module = *task_->module();
     if (plan.options.channels_last) tensor::to_channels_last(module);
     const auto samples = as_task_takes(*task_, data.train);
@@ -180,12 +180,12 @@ std::string caveats(const FitPlan& plan) {
 
 }  // namespace
 
-std::string memory_outlook(const TaskMaker& make_task, const FitData& data, const FitPlan& plan) {
+std::string memory_outlook(std::unique_ptr<Task> task, const FitData& data, const FitPlan& plan) {
   if (const std::string why = why_not(plan); !why.empty()) return "not estimated: " + why;
   try {
     const memory::PeakEstimate found = memory::estimate_peak(
         [&] {
-          const auto run = std::make_shared<RunOnMeta>(make_task, data, plan);
+          const auto run = std::make_shared<RunOnMeta>(std::move(task), data, plan);
           return memory::MetaStep{.module = run->module(),
                                   .run = [run] { run->step(); },
                                   .optimizer_state = [run] { return run->state(); },

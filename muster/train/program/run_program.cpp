@@ -236,10 +236,9 @@ ProgramEnd run_program(Program& program,
       check_trace(trace, /*leaves_nothing=*/true);
       if (!is_kept) scratch.emplace();
       distributed::check_backend(plan.options.backend, env ? env->world_size : 1);
-      const TaskMaker task = program.task(resume.has_value());
-      check_start(task, plan, resume);
+      std::unique_ptr<Task> task = check_start(program.task(resume.has_value()), plan, resume);
       voice.print(plan.explained +
-                  explained_line("memory", memory_outlook(task, program.data(), plan)));
+                  explained_line("memory", memory_outlook(std::move(task), program.data(), plan)));
     }
     tell_other_machines(env);
     return end;

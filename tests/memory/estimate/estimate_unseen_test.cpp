@@ -92,7 +92,8 @@ struct DrawnStep {
 
 TEST(EstimateSuite, HoldsForNetsThatNobodyChose) {
   std::vector<double> errors;
-  for (uint32_t seed = 0; seed < 40; ++seed) {
+  constexpr uint32_t kFirst = 100;  // those before were looked at to mend the rules
+  for (uint32_t seed = kFirst; seed < kFirst + 40; ++seed) {
     const PeakEstimate estimate = estimate_peak([&] {
       const auto step = std::make_shared<DrawnStep>(seed, at::kMeta);
       return MetaStep{.module = step->made.net.ptr(), .run = [step] { step->run(); }};

@@ -9,6 +9,7 @@
 
 #include "muster/memory/allocator/cpu_memory.h"
 #include "muster/memory/estimate/estimate.h"
+#include "muster/train/loop/task_parts.h"
 
 #include "tests/support/folder.h"
 #include "tests/train/small_run.h"
@@ -43,7 +44,9 @@ struct PlannedRun {
                             *data.test)) {}
   std::string outlook() const {
     return train::memory_outlook(
-        train::classifier_maker(plan, false), train::split_data(plan, data), train::fit_plan(plan));
+        train::make_seeded(train::classifier_maker(plan, false), plan.options.seed),
+        train::split_data(plan, data),
+        train::fit_plan(plan));
   }
 };
 
@@ -131,8 +134,7 @@ class Looking final : public train::Task {
 TEST(MemoryOutlook, NamesTheOperatorOfATaskThatNeedsNumbers) {
   const train::FitData data{.train = test::numbers(), .validation = {}, .test = {}};
   const train::FitPlan plan = test::planned(test::small_own(), 1, data, {});
-  const std::string outlook =
-      train::memory_outlook([] { return std::make_unique<Looking>(); }, data, plan);
+  const std::string outlook = train::memory_outlook(std::make_unique<Looking>(), data, plan);
   EXPECT_THAT(outlook, StartsWith("not estimated: aten::_local_scalar_dense does not run on meta"));
 }
 
