@@ -158,4 +158,9 @@ PeakEstimate estimate_peak(const std::function<MetaStep()>& make, const Estimate
   return found;
 }
 
+double PeakEstimate::error() const {
+  if (peak == 0) return kEstimateError;
+  return std::max(kEstimateError, static_cast<double>(kEstimateBytes) / static_cast<double>(peak));
+}
+
 }  // namespace muster::memory

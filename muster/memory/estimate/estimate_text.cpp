@@ -1,3 +1,4 @@
+#include <cmath>
 #include <string>
 
 #include "muster/base/text.h"
@@ -34,7 +35,8 @@ std::string many_text(Owner owner) {
 }
 
 std::string error_text(const PeakEstimate& estimate) {
-  if (estimate.is_for_cpu) return concat("within ", fixed(100 * kEstimateError, 0), " %");
+  if (estimate.is_for_cpu)
+    return concat("within ", fixed(std::ceil(100 * estimate.error()), 0), " %");
   if (estimate.unseen_workspaces.empty()) return "without workspaces of the device's kernels";
   return concat("without the device's workspaces for ", join(estimate.unseen_workspaces, ", "));
 }

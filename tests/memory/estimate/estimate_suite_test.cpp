@@ -134,7 +134,7 @@ TEST(EstimateSuite, SaysWhatStepsOfTheZooTakeOnTheCpu) {
                 estimated / (1 << 20),
                 measured / (1 << 20),
                 100 * (estimated - measured) / measured);
-    EXPECT_LE(std::abs(estimated - measured), kEstimateError * estimated);
+    EXPECT_LE(std::abs(estimated - measured), estimate.error() * estimated);
     on_meta.add(one.text(), estimated, measured);
     const PeakEstimate tensors = test::estimate_of(one, {.cpu_scratch = false});
     without_scratch.add(one.text(), static_cast<double>(tensors.peak), measured);

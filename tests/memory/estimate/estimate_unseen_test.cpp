@@ -105,6 +105,9 @@ TEST(EstimateSuite, HoldsForNetsThatNobodyChose) {
     for (int i = 0; i < 2; ++i) step.run();
     const auto measured = static_cast<double>(cpu_counters().peak - before);
     errors.push_back((static_cast<double>(estimate.peak) - measured) / measured);
+    EXPECT_LE(std::abs(errors.back()) * measured,
+              estimate.error() * static_cast<double>(estimate.peak))
+        << seed;
     std::printf("%s %u: %.2f MiB measured, %+.2f %%\n",
                 seed % 4 == 3 ? "lstm" : "cnn",
                 seed,
