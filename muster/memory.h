@@ -7,6 +7,7 @@
 #include "muster/memory/allocator/release.h"
 #include "muster/memory/allocator/scope.h"
 #include "muster/memory/batch/batch_finder.h"
+#include "muster/memory/estimate/estimate.h"
 #include "muster/memory/guard/guard.h"
 #include "muster/memory/guard/oom.h"
 #include "muster/memory/leak/leak_finder.h"

@@ -60,7 +60,7 @@ ROOMS = {
     "memory": Room("who holds the bytes, leaks, step guard", ["base", "diagnose", "tensor", "distributed"], {
         "allocator": [], "tracker": ["allocator"], "leak": ["allocator", "tracker"],
         "guard": ["allocator"], "batch": ["allocator", "guard"], "snapshot": ["allocator"],
-        "report": ["allocator", "tracker", "guard"]}, torch=True),
+        "report": ["allocator", "tracker", "guard"], "estimate": ["allocator"]}, torch=True),
     "train": Room("the training loop", ["base", "formats", "diagnose", "track", "pipeline", "program", "tune", "tensor", "distributed", "parallel",
                                         "optim", "data", "models", "memory"], {
         "metrics": [], "checkpoints": [], "task": ["metrics"], "plan": ["metrics", "task"],

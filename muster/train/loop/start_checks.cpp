@@ -61,11 +61,11 @@ void check_splits(Task& task, const FitPlan& plan) {
        .hint = "take --on-oom split-unequal, which has it see them, or a model without one"});
 }
 
-void check_start(const TaskMaker& make,
-                 const FitPlan& plan,
-                 const std::optional<Checkpoint>& resume) {
+std::unique_ptr<Task> check_start(const TaskMaker& make,
+                                  const FitPlan& plan,
+                                  const std::optional<Checkpoint>& resume) {
   if (resume) check_limits(plan.options, *resume);
-  const std::unique_ptr<Task> task = make_seeded(make, plan.options.seed);
+  std::unique_ptr<Task> task = make_seeded(make, plan.options.seed);
   check_task_alone(*task);
   check_splits(*task, plan);
   if (resume) {
@@ -80,9 +80,10 @@ void check_start(const TaskMaker& make,
       strategy.check_module(*part.module, plan, plan.strategy_params);
   }
   units_to_recompute(*task, plan);
-  if (!resume) return;
+  if (!resume) return task;
   groups.check_resume(resume->loop.value("groups", Json()));
   match_model_state(*task->module(), resume->model);
+  return task;
 }
 
 }  // namespace muster::train

@@ -2,6 +2,7 @@
 // --explain.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -28,9 +29,9 @@ parallel::BlockRule recompute_rule(const FitPlan& plan);
 std::vector<tensor::Unit> units_to_recompute(Task& task, const FitPlan& plan);
 
 /// What fit() would refuse on these terms before its first step, as far as one rank can tell without
-/// samples and without a device: makes the task, and drops it. Throws as fit().
-void check_start(const TaskMaker& make,
-                 const FitPlan& plan,
-                 const std::optional<Checkpoint>& resume);
+/// samples and without a device. Returns the task that it made for that. Throws as fit().
+std::unique_ptr<Task> check_start(const TaskMaker& make,
+                                  const FitPlan& plan,
+                                  const std::optional<Checkpoint>& resume);
 
 }  // namespace muster::train

@@ -25,6 +25,7 @@
 #include "muster/program/line/said.h"
 #include "muster/program/line/shell_word.h"
 #include "muster/train/loop/alike_on_ranks.h"
+#include "muster/train/loop/memory_estimate.h"
 #include "muster/train/loop/start_checks.h"
 #include "muster/train/loop/step_timeline.h"
 #include "muster/train/plan/placement.h"
@@ -235,8 +236,12 @@ ProgramEnd run_program(Program& program,
       check_trace(trace, /*leaves_nothing=*/true);
       if (!is_kept) scratch.emplace();
       distributed::check_backend(plan.options.backend, env ? env->world_size : 1);
-      check_start(program.task(resume.has_value()), plan, resume);
-      voice.explain(plan);
+      std::unique_ptr<Task> task = check_start(program.task(resume.has_value()), plan, resume);
+      FitPlan told = plan;
+      const std::string memory = memory_outlook(std::move(task), program.data(), plan);
+      told.explained += explained_line("memory", memory);
+      told.record["memory"] = memory;
+      voice.explain(told);
     }
     tell_other_machines(env);
     return end;

@@ -62,7 +62,7 @@ class Changing final : public Numbering {
   int64_t from_;
 };
 
-std::shared_ptr<const data::Dataset> numbers(int64_t count) {
+std::shared_ptr<const data::Dataset> rows_of_numbers(int64_t count) {
   const torch::Tensor x = torch::arange(count, torch::kFloat).unsqueeze(1);
   return std::make_shared<data::TensorDataset>(x, torch::zeros({count}));
 }
@@ -74,7 +74,7 @@ struct Seen {
 
 Seen predicted(int ranks, int64_t samples, int64_t batch_size, int64_t workers) {
   Seen seen;
-  const auto data = numbers(samples);
+  const auto data = rows_of_numbers(samples);
   testing::run_ranks(ranks, [&](distributed::ProcessGroup group) {
     Numbering task;
     const auto take = [&](const PredictedRows& rows) {
@@ -166,7 +166,8 @@ std::string refusal(int ranks, int64_t samples, Args... args) {
   return test::error_of([&] {
     testing::run_ranks(ranks, [&](distributed::ProcessGroup group) {
       SomeTask task(args...);
-      train::predict(task, numbers(samples), group, {.batch_size = 4}, [](const PredictedRows&) {});
+      train::predict(
+          task, rows_of_numbers(samples), group, {.batch_size = 4}, [](const PredictedRows&) {});
     });
   });
 }
