@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "muster/base/host.h"
 #include "muster/base/json.h"
 #include "muster/train/checkpoints/checkpoint.h"
 #include "muster/train/checkpoints/model_state.h"
@@ -40,16 +41,24 @@ Trainer::Step Trainer::train_steps() {
 /// Of the rank that waited longest. Collective.
 void Trainer::tell_loader_verdict() {
   std::vector<LoaderTime> ranks;
-  const Json own = {loader_time_.elapsed_s, loader_time_.waited_s};
+  std::vector<int64_t> cores;
+  std::vector<std::string> hosts;
+  const Json own = {loader_time_.elapsed_s,
+                    loader_time_.waited_s,
+                    std::max<int64_t>(1, std::thread::hardware_concurrency()),
+                    host_name()};
   for (const std::string& told : group_.all_gather_text(json_text(own))) {
     const Json time = parse_json(told, "a rank's loader time");
     ranks.push_back({.elapsed_s = time[0].get<double>(), .waited_s = time[1].get<double>()});
+    cores.push_back(time[2].get<int64_t>());
+    hosts.push_back(time[3].get<std::string>());
   }
+  const size_t longest = longest_wait(ranks);
   const std::string verdict =
       loader_verdict(ranks,
                      {.workers = plan_.options.workers,
-                      .cores = std::max<int64_t>(1, std::thread::hardware_concurrency()),
-                      .local_ranks = static_cast<int64_t>(plan_.machine_devices.size())});
+                      .cores = cores[longest],
+                      .local_ranks = std::ranges::count(hosts, hosts[longest])});
   if (!verdict.empty()) log_.note(verdict);
 }
 

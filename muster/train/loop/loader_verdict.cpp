@@ -36,19 +36,24 @@ void LoaderTime::add(const data::LoaderStats& epoch) {
   waited_s += std::max(0.0, epoch.waited_s - epoch.first_wait_s);
 }
 
-std::string loader_verdict(const std::vector<LoaderTime>& ranks, const LoaderPlace& place) {
+size_t longest_wait(const std::vector<LoaderTime>& ranks) {
   const auto longest = std::max_element(
       ranks.begin(), ranks.end(), [](const LoaderTime& left, const LoaderTime& right) {
         return left.share() < right.share();
       });
-  if (longest == ranks.end() || longest->share() <= kShare || longest->waited_s < kLeastWaited_s)
-    return "";
-  const std::string who =
-      ranks.size() > 1 ? concat(" of rank ", longest - ranks.begin()) : std::string();
+  return static_cast<size_t>(longest - ranks.begin());
+}
+
+std::string loader_verdict(const std::vector<LoaderTime>& ranks, const LoaderPlace& place) {
+  if (ranks.empty()) return "";
+  const size_t rank = longest_wait(ranks);
+  const LoaderTime& longest = ranks[rank];
+  if (longest.share() <= kShare || longest.waited_s < kLeastWaited_s) return "";
+  const std::string who = ranks.size() > 1 ? concat(" of rank ", rank) : std::string();
   return concat("loader-bound: steps",
                 who,
                 " waited for batches in ",
-                std::lround(100 * longest->share()),
+                std::lround(100 * longest.share()),
                 "% of the time: ",
                 advice(place));
 }

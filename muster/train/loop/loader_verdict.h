@@ -1,6 +1,7 @@
 // Whether a training waited for its data, and what may be done about it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -26,8 +27,11 @@ struct LoaderPlace {
   int64_t local_ranks = 1;  ///< on them
 };
 
+/// The rank that waited for the largest share. Of one at least. Pure.
+size_t longest_wait(const std::vector<LoaderTime>& ranks);
+
 /// "loader-bound: …", of the rank that waited for the largest share, since steps wait for each other;
-/// "" where no rank waited for a tenth of its time and for a second in all. `ranks` by rank. Pure.
+/// "" where no rank waited for a tenth of its time and for a second in all. `ranks` by rank; `place` is that rank's. Pure.
 std::string loader_verdict(const std::vector<LoaderTime>& ranks, const LoaderPlace& place);
 
 }  // namespace muster::train

@@ -297,9 +297,9 @@ void print_plan(const FitPlan& plan, bool json, std::ostream& out) {
   }
   Json object = plan.record;
   object["title"] = plan.title;
-  object["devices_of_ranks"] = Json::array();
+  object["machine_devices"] = Json::array();
   for (const c10::Device& device : plan.machine_devices)
-    object["devices_of_ranks"].push_back(device.str());
+    object["machine_devices"].push_back(device.str());
   object["remarks"] = plan.remarks;
   out << json_text(object) << '\n' << std::flush;
 }

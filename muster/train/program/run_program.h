@@ -85,8 +85,8 @@ std::vector<std::pair<std::string, std::string>> run_facts(const std::string& co
 /// the folder. One or two lines.
 std::string end_text(const ProgramEnd& end, const std::string& command);
 
-/// --explain: the lines of the plan, or one JSON object: the record that checkpoints hold, the devices
-/// of this machine's ranks, and the remarks.
+/// --explain: the lines of the plan, or one JSON object: the record that checkpoints hold, with
+/// `title`, `machine_devices` and `remarks`.
 void print_plan(const FitPlan& plan, bool json, std::ostream& out);
 
 /// {"failures": 2, "micro_batch": 8}, for --json.

@@ -263,12 +263,16 @@ TEST(OutOfMemoryCommand, RefusesWhatItCannotKeepEqualByName) {
 
 TEST(OutOfMemoryCommand, ExplainSaysWhatItWillDo) {
   const test::Folder folder;
-  const CappedRun split =
-      capped_run(wide(folder.path() / "none", {"--on-oom", "split", "--explain"}));
+  const auto explained = [&](const Words& more, const std::string& batch_size) {
+    Words words = wide(folder.path() / "none", more, batch_size);
+    std::erase(words, "--json");
+    return capped_run(words);
+  };
+  const CappedRun split = explained({"--on-oom", "split", "--explain"}, "192");
   EXPECT_THAT(
       split.out,
       HasSubstr("out of memory a step that does not fit is made again in smaller micro-batches\n"));
-  const CappedRun searched = capped_run(wide(folder.path() / "none", {"--explain"}, "auto"));
+  const CappedRun searched = explained({"--explain"}, "auto");
   EXPECT_THAT(searched.out,
               HasSubstr("batch         searched before the first step: as many samples as fit into "
                         "memory; the number of steps follows from it\n"));
