@@ -166,14 +166,13 @@ TEST(Courier, ASendWhoseTimeIsOverGoesOnIfItWasBegun) {
   }
 }
 
-TEST(Courier, ASendWhoseTimeIsOverIsNotMadeIfItWasNotBegun) {
+TEST(Courier, ASendWhoseTimeIsOverBeforeItWasBegunStays) {
   Couriers ends;
   ends.a->send(to(torch::full({1}, 1.0F), 1));
   const auto queued = ends.a->send(to(torch::full({1}, 2.0F), 1, 0, 5ms));
   ends.a->send(to(torch::full({1}, 3.0F), 1));
   EXPECT_THAT(error_of([&] { queued->wait(); }), HasSubstr("timed out after 5 ms"));
-  EXPECT_EQ(taken_by(*ends.b), 1.0F);
-  EXPECT_EQ(taken_by(*ends.b), 3.0F);
+  for (const float value : {1.0F, 2.0F, 3.0F}) EXPECT_EQ(taken_by(*ends.b), value);
 }
 
 TEST(Courier, EndsInOrderWhenAllHasLeftThatSomebodyStillWaitsFor) {
