@@ -120,22 +120,14 @@ int run_data_command(std::span<const std::string> args, program::Console& consol
   if (const auto over = program::parse(*app, args, console)) return *over;
   check_action(words);
   const Spec spec = formats::parse_dataset_spec(words.data);
-  if (spec.name == "text") {
-    show_text_info(console.out(),
-                   {.params = spec.params,
-                    .data_dir = words.data_dir,
-                    .show = words.show,
-                    .width = static_cast<size_t>(console.width()),
-                    .json = words.json});
-    return kDone;
-  }
-  if (spec.name == "csv") {
-    show_row_info(console.out(),
-                  {.params = spec.params,
-                   .data_dir = words.data_dir,
-                   .show = words.show,
-                   .width = static_cast<size_t>(console.width()),
-                   .json = words.json});
+  if (spec.name == "text" || spec.name == "csv") {
+    (spec.name == "text" ? show_text_info : show_row_info)(
+        console.out(),
+        {.params = spec.params,
+         .data_dir = words.data_dir,
+         .show = words.show,
+         .width = static_cast<size_t>(console.width()),
+         .json = words.json});
     return kDone;
   }
   check_has_path(words, spec);

@@ -13,6 +13,8 @@
 #include "muster/formats/image/folder_survey.h"
 #include "muster/formats/tar/tar_data.h"
 
+#include "cli/dataset/info_parts.h"
+
 namespace muster::cli {
 namespace {
 
@@ -117,19 +119,13 @@ Json split_json(const SurveyedImages& split, const ImageInfo& info) {
 
 // Text. ---------------------------------------------------------------------------------------------
 
-std::string count_text(int64_t count, std::string_view one) {
-  return concat(count, ' ', one, count == 1 ? "" : "s");
-}
-
 std::string class_table(const SurveyedImages& split, const ImageInfo& info) {
   std::vector<Column> columns{
       {"class"}, {concat(info.each(), 's')}, {"share"}, {"bad"}, {"damaged"}};
   for (const formats::ClassSurvey& one : split.summary.classes) {
-    const double share = 100.0 * static_cast<double>(one.files) /
-                         static_cast<double>(std::max<int64_t>(split.summary.files, 1));
     columns[0].cells.emplace_back(printable(one.name));
     columns[1].cells.emplace_back(one.files);
-    columns[2].cells.emplace_back(fixed(share, 1) + " %");
+    columns[2].cells.emplace_back(share_text(one.files, split.summary.files));
     columns[3].cells.emplace_back(one.bad);
     columns[4].cells.emplace_back(one.damaged);
   }
@@ -176,24 +172,18 @@ void list_files(std::ostream& out,
 /// Samples of shards that cannot be used, whatever their images are.
 void print_unusable(std::ostream& out, const SurveyedImages& split, int64_t show) {
   if (split.left_aside > 0)
-    out << "aside    " << count_text(split.left_aside, "sample")
+    out << "aside    " << counted(split.left_aside, "sample")
         << " with neither an image nor a class\n";
   if (split.unusable.empty()) return;
-  out << "unusable " << count_text(static_cast<int64_t>(split.unusable.size()), "sample")
+  out << "unusable " << counted(static_cast<int64_t>(split.unusable.size()), "sample")
       << "; bad_files=skip trains without\n";
-  for (const formats::BadRow& sample : split.unusable) {
-    if (show-- == 0) {
-      out << "  …\n";
-      return;
-    }
-    out << "  " << printable(concat(sample.place, ": ", sample.why)) << '\n';
-  }
+  list_bad(out, split.unusable, show);
 }
 
 void print_split(std::ostream& out, const SurveyedImages& split, const ImageInfo& info) {
   const FolderSurvey& all = split.summary;
   const int64_t show = info.shown.show;
-  out << split.name << ": " << count_text(all.files, info.each()) << " in " << all.classes.size()
+  out << split.name << ": " << counted(all.files, info.each()) << " in " << all.classes.size()
       << (all.classes.size() == 1 ? " class" : " classes") << (info.is_folder ? " below " : " of ")
       << split.images->place() << '\n'
       << class_table(split, info);
@@ -206,12 +196,12 @@ void print_split(std::ostream& out, const SurveyedImages& split, const ImageInfo
     out << "balance  the largest class has " << fixed(all.imbalance(), 1)
         << " times the smallest\n";
   if (all.bad > 0) {
-    out << "bad      " << count_text(all.bad, info.each())
+    out << "bad      " << counted(all.bad, info.each())
         << "; bad_files=skip or substitute trains without\n";
     list_files(out, split, &SurveyedFile::fault, show);
   }
   if (all.damaged > 0) {
-    out << "damaged  " << count_text(all.damaged, "JPEG")
+    out << "damaged  " << counted(all.damaged, "JPEG")
         << "; keep_damaged=true takes them as Pillow does\n";
     list_files(out, split, &SurveyedFile::damage, show);
   }

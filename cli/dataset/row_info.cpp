@@ -14,6 +14,8 @@
 #include "muster/formats/csv_data.h"
 #include "muster/text/corpus/labelled_texts.h"
 
+#include "cli/dataset/info_parts.h"
+
 namespace muster::cli {
 namespace {
 
@@ -126,21 +128,6 @@ Json split_json(const SurveyedRows& split) {
           {"bad", std::move(bad)}};
 }
 
-std::string rows_text(int64_t count, std::string_view one) {
-  return concat(count, ' ', one, count == 1 ? "" : "s");
-}
-
-std::string class_grid(const SurveyedRows& split, size_t width) {
-  std::vector<Column> columns{{"class"}, {"rows"}, {"share"}};
-  const auto all = static_cast<double>(std::max<int64_t>(split.count(), 1));
-  for (const auto& [name, count] : split.classes) {
-    columns[0].cells.emplace_back(printable(name));
-    columns[1].cells.emplace_back(count);
-    columns[2].cells.emplace_back(fixed(100.0 * static_cast<double>(count) / all, 1) + " %");
-  }
-  return grid(std::move(columns), width);
-}
-
 std::string column_grid(const SurveyedRows& split, size_t width) {
   std::vector<Column> columns{
       {"column"}, {"least"}, {"mean"}, {"greatest"}, {"deviation"}, {"values"}};
@@ -161,32 +148,26 @@ std::string column_grid(const SurveyedRows& split, size_t width) {
   return grid(std::move(columns), width);
 }
 
-void print_split(std::ostream& out, const SurveyedRows& split, const RowInfoOptions& shown) {
-  out << split.name << ": " << rows_text(split.count(), "row") << " in " << split.classes.size()
+void print_split(std::ostream& out, const SurveyedRows& split, const InfoOptions& shown) {
+  out << split.name << ": " << counted(split.count(), "row") << " in " << split.classes.size()
       << (split.classes.size() == 1 ? " class" : " classes") << " of " << split.rows.table.name
       << '\n'
-      << class_grid(split, shown.width) << column_grid(split, shown.width);
+      << class_grid(split.classes, "rows", split.count(), shown.width)
+      << column_grid(split, shown.width);
   out << "numbers  " << split.width() << " of each row go to the model\n";
   if (split.classes.size() > 1 && split.imbalance() > 0)
     out << "balance  the largest class has " << fixed(split.imbalance(), 1)
         << " times the smallest\n";
   const auto& bad = split.rows.table.bad;
   if (bad.empty()) return;
-  out << "bad      " << rows_text(static_cast<int64_t>(bad.size()), "row")
+  out << "bad      " << counted(static_cast<int64_t>(bad.size()), "row")
       << "; bad_rows=skip trains without\n";
-  int64_t left = shown.show;
-  for (const formats::BadRow& row : bad) {
-    if (left-- == 0) {
-      out << "  …\n";
-      return;
-    }
-    out << "  " << printable(concat(row.place, ": ", row.why)) << '\n';
-  }
+  list_bad(out, bad, shown.show);
 }
 
 }  // namespace
 
-void show_row_info(std::ostream& out, const RowInfoOptions& options) {
+void show_row_info(std::ostream& out, const InfoOptions& options) {
   const auto said = formats::csv_data_options(options.params, options.data_dir);
   std::vector<SurveyedRows> splits;
   splits.push_back(survey_rows(said.test.empty() ? "all" : "train", said.path, said, {}));

@@ -6,9 +6,10 @@
 
 #include "muster/base/json.h"
 #include "muster/base/text.h"
-#include "muster/base/text_table.h"
 #include "muster/text/corpus/text_data.h"
 #include "muster/text/corpus/text_survey.h"
+
+#include "cli/dataset/info_parts.h"
 
 namespace muster::cli {
 namespace {
@@ -21,16 +22,6 @@ struct SurveyedTexts {
   text::LabelledTexts texts;
   text::TextSurvey survey;
 };
-
-std::string counted(int64_t count, std::string_view one) {
-  return concat(count, ' ', one, count == 1 ? "" : "s");
-}
-
-std::string percent(int64_t part, int64_t all) {
-  return fixed(100.0 * static_cast<double>(part) / static_cast<double>(std::max<int64_t>(all, 1)),
-               1) +
-         " %";
-}
 
 SurveyedTexts survey_split(std::string name,
                            const std::filesystem::path& path,
@@ -80,16 +71,6 @@ Json split_json(const SurveyedTexts& split) {
           {"bad", std::move(bad)}};
 }
 
-std::string class_table(const text::TextSurvey& survey, size_t width) {
-  std::vector<Column> columns{{"class"}, {"texts"}, {"share"}};
-  for (const auto& [name, count] : survey.classes) {
-    columns[0].cells.emplace_back(printable(name));
-    columns[1].cells.emplace_back(count);
-    columns[2].cells.emplace_back(percent(count, survey.samples));
-  }
-  return grid(std::move(columns), width);
-}
-
 void print_vocabulary(std::ostream& out,
                       const text::TextSurvey& survey,
                       const text::TextDataOptions& options,
@@ -106,7 +87,7 @@ void print_vocabulary(std::ostream& out,
                 " or more, of ",
                 survey.distinct)
       << '\n'
-      << "unknown     " << percent(survey.unknown, survey.tokens) << " of the running words\n";
+      << "unknown     " << share_text(survey.unknown, survey.tokens) << " of the running words\n";
   std::vector<std::string> words;
   for (const auto& [word, count] : survey.frequent)
     words.push_back(concat(printable(word), ' ', count));
@@ -116,12 +97,12 @@ void print_vocabulary(std::ostream& out,
 void print_split(std::ostream& out,
                  const SurveyedTexts& split,
                  const text::TextDataOptions& options,
-                 const TextInfoOptions& shown) {
+                 const InfoOptions& shown) {
   const text::TextSurvey& survey = split.survey;
   out << split.name << ": " << counted(survey.samples, "text") << " in " << survey.classes.size()
       << (survey.classes.size() == 1 ? " class" : " classes") << " of " << split.texts.path.string()
       << '\n'
-      << class_table(survey, shown.width);
+      << class_grid(survey.classes, "texts", survey.samples, shown.width);
   const char* token = options.tokenizer == "basic_english" ? "words" : "tokens";
   out << "length      " << survey.least << " to " << survey.greatest << ' ' << token << ", median "
       << survey.median;
@@ -137,16 +118,12 @@ void print_split(std::ostream& out,
   const auto bad = static_cast<int64_t>(split.texts.bad.size());
   if (bad == 0) return;
   out << "bad         " << counted(bad, "row") << "; bad_rows=skip trains without\n";
-  for (int64_t at = 0; at < std::min(bad, shown.show); ++at) {
-    const formats::BadRow& row = split.texts.bad[static_cast<size_t>(at)];
-    out << "  " << printable(concat(row.place, ": ", row.why)) << '\n';
-  }
-  if (bad > shown.show) out << "  …\n";
+  list_bad(out, split.texts.bad, shown.show);
 }
 
 }  // namespace
 
-void show_text_info(std::ostream& out, const TextInfoOptions& options) {
+void show_text_info(std::ostream& out, const InfoOptions& options) {
   const text::TextDataOptions said = text::text_data_options(options.params, options.data_dir);
   const std::vector<SurveyedTexts> splits = survey_splits(said);
   if (options.json) {

@@ -1,24 +1,13 @@
 // What `muster data info text:FILE` shows.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
 #include <ostream>
 
-#include "muster/base/params.h"
+#include "cli/dataset/info_parts.h"
 
 namespace muster::cli {
 
-struct TextInfoOptions {
-  ParamValues params;              ///< of text:…
-  std::filesystem::path data_dir;  ///< in place of a path
-  int64_t show = 10;               ///< bad rows that are listed
-  size_t width = 80;               ///< columns of the screen
-  bool json = false;
-};
-
 /// Reads every text of all splits. Throws as text::text_data_options() and read_texts().
-void show_text_info(std::ostream& out, const TextInfoOptions& options);
+void show_text_info(std::ostream& out, const InfoOptions& options);
 
 }  // namespace muster::cli
