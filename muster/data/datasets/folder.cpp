@@ -5,7 +5,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/data/sets/image_folder.h"
-#include "muster/data/sets/split.h"
+#include "muster/data/sets/row_split.h"
 
 namespace muster::data {
 namespace {
@@ -46,9 +46,7 @@ constexpr std::string_view kOwner = "dataset folder";
 }
 
 BadFiles parse_bad_files(const std::string& text) {
-  if (text == "raise") return BadFiles::kRaise;
-  if (text == "skip") return BadFiles::kSkip;
-  if (text == "substitute") return BadFiles::kSubstitute;
+  if (const auto known = bad_files_of(text)) return *known;
   refuse_folder("bad_files", "raise, skip or substitute", '"' + text + '"');
 }
 
@@ -87,13 +85,10 @@ std::shared_ptr<const Dataset> open_folder(const DatasetRequest& request) {
     return std::make_shared<ImageFolder>(request.split == Split::kTest ? test : train, images);
   }
   const auto whole = std::make_shared<ImageFolder>(train, images);
-  const SubsetList parts = stratified_split(
-      whole, whole->targets(), options.test_fraction, static_cast<uint64_t>(options.split_seed));
-  if (parts[1]->size() == 0)
-    refuse_folder("test_fraction",
-                  "it holds out a sample at least",
-                  concat(shortest(options.test_fraction), " of ", whole->size(), " samples"));
-  return parts[request.split == Split::kTest ? 1 : 0];
+  return split_images(whole,
+                      options.test_fraction,
+                      options.split_seed,
+                      kOwner)[request.split == Split::kTest ? 1 : 0];
 }
 
 }  // namespace

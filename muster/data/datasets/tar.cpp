@@ -6,7 +6,7 @@
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/data/sets/labelled_images.h"
-#include "muster/data/sets/split.h"
+#include "muster/data/sets/row_split.h"
 #include "muster/formats/tar/tar_data.h"
 
 namespace muster::data {
@@ -42,10 +42,7 @@ std::shared_ptr<const LabelledImages> as_images(const TarDataOptions& options, F
   const std::string name = "tar " + options.path;
   LabelledImagesOptions images{.name = name,
                                .size = options.size,
-                               .bad_files = options.bad_files == "skip" ? BadFiles::kSkip
-                                            : options.bad_files == "substitute"
-                                                ? BadFiles::kSubstitute
-                                                : BadFiles::kRaise,
+                               .bad_files = bad_files_of(options.bad_files).value(),
                                .decoding = {.keep_damaged = options.keep_damaged},
                                .learned = json_of_classes(found.classes),
                                .remarks = formats::remarks_of(found.index)};
@@ -76,13 +73,8 @@ std::shared_ptr<const Dataset> open_tar(const DatasetRequest& request) {
     return as_images(options, find_tar_samples(options, wants_test ? test : train, classes));
   }
   const auto whole = as_images(options, find_tar_samples(options, train, learned));
-  const SubsetList parts = stratified_split(
-      whole, whole->targets(), options.test_fraction, static_cast<uint64_t>(options.split_seed));
-  if (parts[1]->size() > 0) return parts[wants_test ? 1 : 0];
-  throw usage_error(
-      {.refused = concat(formats::kTarDataOwner, " parameter \"test_fraction\""),
-       .rule = "it holds out a sample at least",
-       .value = concat(shortest(options.test_fraction), " of ", whole->size(), " samples")});
+  return split_images(
+      whole, options.test_fraction, options.split_seed, formats::kTarDataOwner)[wants_test ? 1 : 0];
 }
 
 }  // namespace

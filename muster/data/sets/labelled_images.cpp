@@ -71,6 +71,13 @@ void check_image_options(const LabelledImagesOptions& options) {
 
 }  // namespace
 
+std::optional<BadFiles> bad_files_of(std::string_view word) {
+  if (word == "raise") return BadFiles::kRaise;
+  if (word == "skip") return BadFiles::kSkip;
+  if (word == "substitute") return BadFiles::kSubstitute;
+  return std::nullopt;
+}
+
 /// The samples as bytes.
 class LabelledImages::Pixels final : public Dataset, private ImageParts {
  public:

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "muster/data/dataset.h"
@@ -22,6 +24,9 @@ enum class BadFiles {
   /// epoch, for any number of workers and ranks.
   kSubstitute,
 };
+
+/// Of "raise", "skip" or "substitute"; nothing of another word.
+std::optional<BadFiles> bad_files_of(std::string_view word);
 
 struct LabelledImagesOptions {
   std::string name = "images";  ///< DataSpec::name

@@ -29,6 +29,18 @@ SubsetList split_rows(const std::vector<int64_t>& targets,
   return parts;
 }
 
+SubsetList split_images(const std::shared_ptr<const Dataset>& images,
+                        double test_fraction,
+                        int64_t seed,
+                        std::string_view owner) {
+  SubsetList parts =
+      stratified_split(images, images->targets(), test_fraction, static_cast<uint64_t>(seed));
+  if (parts[1]->size() > 0) return parts;
+  throw usage_error({.refused = concat(owner, " parameter \"test_fraction\""),
+                     .rule = "it holds out a sample at least",
+                     .value = concat(shortest(test_fraction), " of ", images->size(), " samples")});
+}
+
 std::vector<int64_t> rows_of(const SubsetDataset& part) {
   std::vector<int64_t> all(static_cast<size_t>(part.size()));
   std::iota(all.begin(), all.end(), 0);

@@ -1,7 +1,8 @@
-// Which rows of a user's own file are held out.
+// Which rows or images of a user's own are held out.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -16,6 +17,12 @@ SubsetList split_rows(const std::vector<int64_t>& targets,
                       double test_fraction,
                       int64_t seed,
                       std::string_view owner);
+
+/// The same of images, by their targets(); an error where none is held out.
+SubsetList split_images(const std::shared_ptr<const Dataset>& images,
+                        double test_fraction,
+                        int64_t seed,
+                        std::string_view owner);
 
 /// The numbers of a part's rows, in its order.
 std::vector<int64_t> rows_of(const SubsetDataset& part);

@@ -45,12 +45,4 @@ Image decode_image_part(std::span<const uint8_t> file,
   return cut_out(whole, region_of(request, header));
 }
 
-Image read_image_part(const std::filesystem::path& path,
-                      const ChooseRegion& choose,
-                      const ImageOptions& options) {
-  const std::string text = read_image_file(path);
-  return decode_image_part(
-      {reinterpret_cast<const uint8_t*>(text.data()), text.size()}, path.string(), choose, options);
-}
-
 }  // namespace muster::formats

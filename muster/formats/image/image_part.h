@@ -1,7 +1,6 @@
 // A part of an image file, which is chosen by how large the image is. Torch-free.
 #pragma once
 
-#include <filesystem>
 #include <functional>
 
 #include "muster/formats/image/image.h"
@@ -19,10 +18,5 @@ Image decode_image_part(std::span<const uint8_t> file,
                         std::string_view name,
                         const ChooseRegion& choose,
                         const ImageOptions& options = {});
-
-/// The same of a file on disk. Throws a usage error if there is no such file.
-Image read_image_part(const std::filesystem::path& path,
-                      const ChooseRegion& choose,
-                      const ImageOptions& options = {});
 
 }  // namespace muster::formats
