@@ -35,6 +35,15 @@ double LoaderStats::waiting_share() const {
   return time > 0 ? std::clamp((waited_s - first_wait_s) / time, 0.0, 1.0) : 0;
 }
 
+LoaderStats& LoaderStats::operator+=(const LoaderStats& later) {
+  batches += later.batches;
+  elapsed_s += later.elapsed_s;
+  waited_s += later.waited_s;
+  first_wait_s += later.first_wait_s;
+  loading_s += later.loading_s;
+  return *this;
+}
+
 Epoch::Epoch(std::shared_ptr<detail::LoaderPool> pool, std::shared_ptr<detail::LoaderRun> run)
     : pool_(std::move(pool)), run_(std::move(run)) {}
 

@@ -59,6 +59,9 @@ struct LoaderStats {
   /// True if the data is what holds the training up: the consumer waits for more than a tenth of
   /// its time.
   bool loader_bound() const { return waiting_share() > 0.1; }
+
+  /// Epochs one after the other: times and batches add up.
+  LoaderStats& operator+=(const LoaderStats& later);
 };
 
 /// Batches of one epoch, in order. Made by Loader::epoch; one thread uses it.

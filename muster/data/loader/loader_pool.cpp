@@ -189,27 +189,19 @@ void LoaderPool::abandon(const std::shared_ptr<LoaderRun>& run) {
   if (current_ == run) current_.reset();  // the caller holds it: no batch dies under the lock
 }
 
-bool LoaderPool::is_given_up(const Worker& worker) const {
-  const std::lock_guard lock(mutex_);
-  return worker.is_given_up;
-}
-
 void LoaderPool::close() {
   std::shared_ptr<LoaderRun> last;
   {
     const std::lock_guard lock(mutex_);
     closed_ = true;
     std::swap(last, current_);
+    for (const auto& worker : workers_)
+      if (worker->is_given_up) worker->thread.detach();
   }
   work_there_.notify_all();
   batch_there_.notify_all();
-  for (const auto& worker : workers_) {
-    if (is_given_up(*worker)) {
-      worker->thread.detach();
-    } else {
-      worker->thread.join();
-    }
-  }
+  for (const auto& worker : workers_)
+    if (worker->thread.joinable()) worker->thread.join();
   workers_.clear();
 }
 

@@ -63,7 +63,6 @@ class LoaderPool : public std::enable_shared_from_this<LoaderPool> {
   void work(Worker& self);
   void await_batch(std::unique_lock<std::mutex>& lock, const std::shared_ptr<LoaderRun>& run);
   [[noreturn]] void give_up(const LoaderRun& run);
-  bool is_given_up(const Worker& worker) const;
   Outcome make(const LoaderRun& run, int64_t batch) const;
   Outcome await(const std::shared_ptr<LoaderRun>& run);
   void check_current(const LoaderRun& run) const;

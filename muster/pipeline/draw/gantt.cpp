@@ -1,7 +1,6 @@
 #include "muster/pipeline/draw/gantt.h"
 
 #include <algorithm>
-#include <array>
 #include <set>
 #include <utility>
 #include <vector>

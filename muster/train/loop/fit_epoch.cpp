@@ -24,7 +24,7 @@ Trainer::Step Trainer::train_epoch() {
   groups_->train_mode();
   batches_.begin(loader_->epoch(position_.epoch, position_.samples));
   const Step steps = train_steps();
-  loader_time_.add(batches_.stats());
+  loader_stats_ += batches_.stats();
   const bool is_whole = position_.samples >= plan_.samples_per_epoch;
   return steps == Step::kDone && is_whole ? end_epoch() : steps;
 }
@@ -40,18 +40,21 @@ Trainer::Step Trainer::train_steps() {
 
 /// Of the rank that waited longest. Collective.
 void Trainer::tell_loader_verdict() {
-  std::vector<LoaderTime> ranks;
+  std::vector<data::LoaderStats> ranks;
   std::vector<int64_t> cores;
   std::vector<std::string> hosts;
-  const Json own = {loader_time_.elapsed_s,
-                    loader_time_.waited_s,
+  const Json own = {loader_stats_.elapsed_s,
+                    loader_stats_.waited_s,
+                    loader_stats_.first_wait_s,
                     std::max<int64_t>(1, std::thread::hardware_concurrency()),
                     host_name()};
   for (const std::string& told : group_.all_gather_text(json_text(own))) {
     const Json time = parse_json(told, "a rank's loader time");
-    ranks.push_back({.elapsed_s = time[0].get<double>(), .waited_s = time[1].get<double>()});
-    cores.push_back(time[2].get<int64_t>());
-    hosts.push_back(time[3].get<std::string>());
+    ranks.push_back({.elapsed_s = time[0].get<double>(),
+                     .waited_s = time[1].get<double>(),
+                     .first_wait_s = time[2].get<double>()});
+    cores.push_back(time[3].get<int64_t>());
+    hosts.push_back(time[4].get<std::string>());
   }
   const size_t longest = longest_wait(ranks);
   const std::string verdict =

@@ -8,7 +8,6 @@
 namespace muster::train {
 namespace {
 
-constexpr double kShare = 0.1;        // LoaderStats::loader_bound() has it, too
 constexpr double kLeastWaited_s = 1;  // else it is a run that is only tried
 
 std::string count_of(int64_t number, std::string_view what) {
@@ -31,29 +30,27 @@ std::string advice(const LoaderPlace& place) {
 
 }  // namespace
 
-void LoaderTime::add(const data::LoaderStats& epoch) {
-  elapsed_s += std::max(0.0, epoch.elapsed_s - epoch.first_wait_s);
-  waited_s += std::max(0.0, epoch.waited_s - epoch.first_wait_s);
-}
-
-size_t longest_wait(const std::vector<LoaderTime>& ranks) {
-  const auto longest = std::max_element(
-      ranks.begin(), ranks.end(), [](const LoaderTime& left, const LoaderTime& right) {
-        return left.share() < right.share();
-      });
+size_t longest_wait(const std::vector<data::LoaderStats>& ranks) {
+  const auto longest =
+      std::max_element(ranks.begin(),
+                       ranks.end(),
+                       [](const data::LoaderStats& left, const data::LoaderStats& right) {
+                         return left.waiting_share() < right.waiting_share();
+                       });
   return static_cast<size_t>(longest - ranks.begin());
 }
 
-std::string loader_verdict(const std::vector<LoaderTime>& ranks, const LoaderPlace& place) {
+std::string loader_verdict(const std::vector<data::LoaderStats>& ranks, const LoaderPlace& place) {
   if (ranks.empty()) return "";
   const size_t rank = longest_wait(ranks);
-  const LoaderTime& longest = ranks[rank];
-  if (longest.share() <= kShare || longest.waited_s < kLeastWaited_s) return "";
+  const data::LoaderStats& longest = ranks[rank];
+  if (!longest.loader_bound() || longest.waited_s - longest.first_wait_s < kLeastWaited_s)
+    return "";
   const std::string who = ranks.size() > 1 ? concat(" of rank ", rank) : std::string();
   return concat("loader-bound: steps",
                 who,
                 " waited for batches in ",
-                std::lround(100 * longest.share()),
+                std::lround(100 * longest.waiting_share()),
                 "% of the time: ",
                 advice(place));
 }

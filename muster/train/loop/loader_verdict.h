@@ -10,16 +10,6 @@
 
 namespace muster::train {
 
-/// What one rank's loader cost its steps, over the epochs of this process. Seconds of a steady clock,
-/// without each epoch's wait for its first batch, which no loader can hide.
-struct LoaderTime {
-  double elapsed_s = 0;
-  double waited_s = 0;
-
-  void add(const data::LoaderStats& epoch);
-  double share() const { return elapsed_s > 0 ? waited_s / elapsed_s : 0; }
-};
-
 /// Where ranks load.
 struct LoaderPlace {
   int64_t workers = 0;      ///< of each rank
@@ -28,10 +18,11 @@ struct LoaderPlace {
 };
 
 /// The rank that waited for the largest share. Of one at least. Pure.
-size_t longest_wait(const std::vector<LoaderTime>& ranks);
+size_t longest_wait(const std::vector<data::LoaderStats>& ranks);
 
 /// "loader-bound: …", of the rank that waited for the largest share, since steps wait for each other;
-/// "" where no rank waited for a tenth of its time and for a second in all. `ranks` by rank; `place` is that rank's. Pure.
-std::string loader_verdict(const std::vector<LoaderTime>& ranks, const LoaderPlace& place);
+/// "" where no rank waited for a tenth of its time and for a second in all. `ranks` by rank, of all
+/// epochs of this process; `place` is that rank's. Pure.
+std::string loader_verdict(const std::vector<data::LoaderStats>& ranks, const LoaderPlace& place);
 
 }  // namespace muster::train

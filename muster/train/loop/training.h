@@ -205,8 +205,8 @@ class Trainer {
   FitData data_;
   std::unique_ptr<data::Loader> loader_;
   data::DeviceBatches batches_{device_, plan_.options.channels_last};
-  LoaderTime loader_time_;
-  at::Generator generator_;  // of what the module draws while it trains: this rank's own
+  data::LoaderStats loader_stats_;  // of all epochs of this process
+  at::Generator generator_;         // of what the module draws while it trains: this rank's own
   std::unique_ptr<Task> task_;
   std::shared_ptr<torch::nn::Module> module_;
   Meter::List metrics_;

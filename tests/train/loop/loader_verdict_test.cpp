@@ -32,12 +32,13 @@ TEST(LoaderVerdict, IsOfTheRankThatWaitedLongest) {
       "workers of each rank, 8 cores for 2 ranks)");
 }
 
-TEST(LoaderTime, LeavesOutTheFirstBatchOfEachEpoch) {
-  LoaderTime time;
-  time.add({.elapsed_s = 10, .waited_s = 4, .first_wait_s = 2});
-  time.add({.elapsed_s = 5, .waited_s = 1, .first_wait_s = 1});
-  EXPECT_DOUBLE_EQ(time.elapsed_s, 12);
-  EXPECT_DOUBLE_EQ(time.waited_s, 2);
+TEST(LoaderVerdict, LeavesOutTheFirstBatchOfEachEpoch) {
+  data::LoaderStats all;
+  all += {.elapsed_s = 10, .waited_s = 4, .first_wait_s = 2};
+  all += {.elapsed_s = 5, .waited_s = 1, .first_wait_s = 1};
+  EXPECT_DOUBLE_EQ(all.elapsed_s - all.first_wait_s, 12);
+  EXPECT_DOUBLE_EQ(all.waited_s - all.first_wait_s, 2);
+  EXPECT_DOUBLE_EQ(all.waiting_share(), 2.0 / 12);
 }
 
 }  // namespace
