@@ -25,7 +25,7 @@ std::string advice(const LoaderPlace& place) {
   if (place.workers < fitting) return concat("try --workers ", fitting, " (now ", now, ')');
   return concat("the cores are taken (",
                 now,
-                "): store smaller images or decoded samples, or make --transform cheaper");
+                "): store smaller images or decoded samples, or make --train-transform cheaper");
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ TEST(LoaderVerdict, SaysHowManyWorkersThereAreCoresFor) {
   EXPECT_EQ(
       loader_verdict({{.elapsed_s = 10, .waited_s = 5}}, {.workers = 1, .cores = 2}),
       "loader-bound: steps waited for batches in 50% of the time: the cores are taken (1 worker, 2 "
-      "cores): store smaller images or decoded samples, or make --transform cheaper");
+      "cores): store smaller images or decoded samples, or make --train-transform cheaper");
 }
 
 TEST(LoaderVerdict, IsOfTheRankThatWaitedLongest) {
