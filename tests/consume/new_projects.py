@@ -3,8 +3,7 @@
 
     new_projects.py BUILD     works in BUILD/new_projects, which it makes anew
 
-One of them is built on an installation of BUILD. The others' programs are those of BUILD/bin/examples, which are compiled from
-the same files.
+All are built on an installation of BUILD, at the same time.
 """
 import os
 import pathlib
@@ -13,8 +12,8 @@ import shlex
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
-BUILT = "own"
 TASKS = ("classify", "regress", "own")
 
 
@@ -30,8 +29,6 @@ def build(project, prefix):
     launcher = [f"-DCMAKE_CXX_COMPILER_LAUNCHER={ccache}"] if ccache else []
     run("cmake", "-S", ".", "-B", "build", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}", *launcher, cwd=project)
     run("cmake", "--build", "build", cwd=project, env={**os.environ, "CCACHE_NOHASHDIR": "1"})
-    for _ in range(2):  # the second time it goes on where the first one ended
-        run("ctest", "--test-dir", "build", "--output-on-failure", cwd=project)
 
 
 def commands_of(readme):
@@ -79,19 +76,19 @@ def main(build_folder):
     work.mkdir()
     prefix = work / "prefix"
     run("cmake", "--install", build_folder, "--prefix", prefix)
-    for task in TASKS:
-        project = work / f"my-{task}"
+    projects = [work / f"my-{task}" for task in TASKS]
+    for task, project in zip(TASKS, projects):
         run(muster, "new", project, "--task", task)
         assert sorted(file.name for file in project.iterdir()) == [".gitignore", "CMakeLists.txt", "README.md", "main.cpp"]
         for file in project.iterdir():
             assert "PROJECT_" not in file.read_text(), file
         assert len((project / "main.cpp").read_text().splitlines()) <= 80, f"{task}: main.cpp is longer than 80 lines"
-        if task == BUILT:
-            build(project, prefix)
-        else:
-            (project / "build").mkdir()
-            (project / "build" / project.name).symlink_to(build_folder / f"bin/examples/new_{task}")
-        follow(project, prefix / "bin" if task == BUILT else build_folder / "bin")
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        list(pool.map(lambda project: build(project, prefix), projects))
+    for project in projects:
+        for _ in range(2):  # the second time it goes on where the first one ended
+            run("ctest", "--test-dir", "build", "--output-on-failure", cwd=project)
+        follow(project, prefix / "bin")
     refusals(muster, work)
     shutil.rmtree(work)
 
