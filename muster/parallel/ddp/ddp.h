@@ -63,6 +63,26 @@ DdpOptions with_sparse_layers(Module& module, DdpOptions options) {
 
 }  // namespace detail
 
+/// While it lives, the gradients of one wrapped module add up on this rank alone; see no_sync() of
+/// DistributedDataParallel and of ShardedDataParallel. Without `sync`, or not active: nothing.
+class NoSync {
+ public:
+  explicit NoSync(GradientSync* sync, bool active = true) : sync_(active ? sync : nullptr) {
+    if (sync_ == nullptr) return;
+    before_ = sync_->sync();
+    sync_->set_sync(false);
+  }
+  ~NoSync() {
+    if (sync_ != nullptr) sync_->set_sync(before_);
+  }
+  NoSync(const NoSync&) = delete;
+  NoSync& operator=(const NoSync&) = delete;
+
+ private:
+  GradientSync* sync_;
+  bool before_ = true;
+};
+
 /// Wraps a module; the wrapped one is called like the module itself, with any arguments and any
 /// result:
 ///
@@ -139,20 +159,7 @@ class DistributedDataParallel {
   ///
   ///     { auto pause = ddp.no_sync(); loss(ddp->forward(a)).backward(); }   // accumulates
   ///     loss(ddp->forward(b)).backward();                                   // averages both
-  class NoSync {
-   public:
-    explicit NoSync(GradientSync& sync, bool active = true) : sync_(sync), before_(sync.sync()) {
-      if (active) sync_.set_sync(false);
-    }
-    ~NoSync() { sync_.set_sync(before_); }
-    NoSync(const NoSync&) = delete;
-    NoSync& operator=(const NoSync&) = delete;
-
-   private:
-    GradientSync& sync_;
-    bool before_;
-  };
-  [[nodiscard]] NoSync no_sync() { return NoSync(*sync_); }
+  [[nodiscard]] NoSync no_sync() { return NoSync(sync_.get()); }
 
   /// Gradient accumulation: no_sync() for all but the last of `count` micro-batches, so that
   /// gradients travel once per optimizer step:
@@ -163,8 +170,18 @@ class DistributedDataParallel {
   ///     }
   ///     optimizer.step();
   [[nodiscard]] NoSync accumulate(int64_t micro, int64_t count) {
-    return NoSync(*sync_, micro + 1 < count);
+    return NoSync(sync_.get(), micro + 1 < count);
   }
+
+  /// Averages, now, what backwards under no_sync() have added up on each rank: for loops that learn
+  /// only behind a backward that it was the last of the step. As if that had been synchronised, but
+  /// nothing travels beside it, and it takes the gradients' memory once more. A parameter counts as
+  /// zero on a rank where it has no gradient, and stays without one if no rank has one. Collective.
+  /// Throws a usage error for sparse gradients, and within join.
+  ///
+  ///     { auto pause = ddp.no_sync(); while (more()) loss(ddp->forward(next())).backward(); }
+  ///     ddp.average_gradients();
+  void average_gradients() { sync_->average_gradients(); }
 
   /// A mean loss over this rank's `samples`, weighted so that the averaged gradient is that of the
   /// mean over the samples of all ranks, however uneven the shares: times samples x ranks /

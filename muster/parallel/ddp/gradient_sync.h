@@ -106,6 +106,7 @@ class GradientSync {
   at::Tensor weigh(const at::Tensor& mean_loss, int64_t samples) const;
   at::Tensor weigh(const at::Tensor& mean_loss, int64_t samples, int64_t samples_of_all) const;
   void join(const JoinOptions& options, const std::function<void()>& body);
+  void average_gradients();
 
   NamedTensors state() const;
   void load_state(const NamedTensors& state);
@@ -131,6 +132,8 @@ class GradientSync {
   // Each gradient, before the Reducer gets it (gradient_sync_arrivals.cpp).
   void expect_arrivals();
   void arrived(size_t parameter);
+
+  void average_by_hook();  // gradient_sync_average.cpp
 
   // Uneven inputs (gradient_sync_join.cpp).
   void announce_forward(bool training);

@@ -1,12 +1,12 @@
 // GradientSync: weights of uneven shares, and what a checkpoint keeps.
 #include <ATen/ops/full.h>
-#include <ATen/ops/nan_to_num.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/parallel/ddp/bucket_tuner.h"
 #include "muster/parallel/ddp/gradient_sync.h"
 #include "muster/parallel/ddp/hook_adapter.h"
+#include "muster/parallel/module/loss_share.h"
 
 namespace muster::parallel {
 namespace {
@@ -16,27 +16,16 @@ constexpr std::string_view kCap = "bucket_bytes_cap", kHook = "hook/";
 }  // namespace
 
 at::Tensor GradientSync::weigh(const at::Tensor& mean_loss, int64_t samples) const {
-  const at::Tensor count = at::full({1}, samples, at::kLong).to(group_.device());
-  group_.all_reduce(count);
-  return weigh(mean_loss, samples, count.item<int64_t>());
+  return weigh(mean_loss, samples, samples_of_all(samples, group_));
 }
 
 at::Tensor GradientSync::weigh(const at::Tensor& mean_loss,
                                int64_t samples,
                                int64_t samples_of_all) const {
-  if (samples < 0 || samples > samples_of_all || samples_of_all == 0) {
-    throw usage_error({.refused = "weigh",
-                       .rule = "a rank's samples are not negative, and a step has at least one",
-                       .value = concat(samples, " of ", samples_of_all)});
-  }
   // A hook divides by all ranks, whatever the option says.
   const bool fewer = join_ && !hook_ && !join_->options.divide_by_initial_world_size;
-  const auto divisor = static_cast<double>(fewer ? join_->present : group_.world_size());
-  // The mean over no samples is NaN, and NaN times 0 too.
-  if (samples == 0) return at::nan_to_num(mean_loss, 0.0, 0.0, 0.0) * 0.0;
-  const double weight =
-      static_cast<double>(samples) * divisor / static_cast<double>(samples_of_all);
-  return weight == 1.0 ? mean_loss : mean_loss * weight;
+  return share_of_loss(
+      mean_loss, samples, samples_of_all, fewer ? join_->present : group_.world_size());
 }
 
 NamedTensors GradientSync::state() const {

@@ -2,25 +2,21 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "muster/distributed/process_group.h"
-#include "muster/distributed/work.h"
-#include "muster/parallel/module/tensors.h"
+#include "muster/parallel/module/gradient_mean.h"
 #include "muster/parallel/pipeline/micro_batches.h"
 
 namespace muster::parallel {
 
 // Note [Averages of stages]
-// A stage's gradients travel as soon as they are whole, while its rank computes on. Those of one
-// rank's stages leave in one order, the later stage first, whatever the number of micro-batches,
-// which may differ between replicas. A parameter counts as zero where it has no gradient, and stays
-// without one if none of the replicas has: each dtype's gradients go as one tensor, with a number at
-// its end for each of them that says who has one. A replica that fails still takes part, with zeros,
-// so that nobody waits for it.
+// A stage's gradients travel as soon as they are whole, while its rank computes on, as Note [Mean of
+// gradients] says. Those of one rank's stages leave in one order, the later stage first, whatever
+// the number of micro-batches, which may differ between replicas. A replica that fails still takes
+// part, with nothing, so that nobody waits for it.
 
 /// One thread; one for each step.
 class StageAverages {
@@ -40,11 +36,6 @@ class StageAverages {
   void give_up();
 
  private:
-  struct Sum {
-    Tensors parameters;
-    at::Tensor flat;
-    distributed::Work work;
-  };
   void post_next(bool with_gradients);
 
   distributed::ProcessGroup replicas_;
@@ -52,7 +43,7 @@ class StageAverages {
   size_t next_ = 0;                                  // of stages_
   std::set<int64_t> whole_;
   bool waits_ = false;  // for other ranks
-  std::vector<Sum> sums_;
+  std::vector<GradientMean> means_;
 };
 
 }  // namespace muster::parallel

@@ -4,134 +4,18 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "muster/parallel/ddp/ddp.h"
-#include "muster/parallel/module/accumulator_hooks.h"
+#include "muster/parallel/module/loss_share.h"
 #include "muster/parallel/module/module_tree.h"
-#include "muster/parallel/module/parameter_identity.h"
-#include "muster/parallel/sharded/gradient_marks.h"
-#include "muster/parallel/sharded/sharded_gradients.h"
-#include "muster/parallel/sharded/sharded_parameters.h"
-#include "muster/parallel/sharded/sharded_units.h"
+#include "muster/parallel/sharded/zero_core.h"
 #include "muster/tensor/unit_call.h"
 
 namespace muster::parallel {
-
-struct ZeroOptions {
-  int stage = 2;  ///< 1: optimizer state is sharded; 2: gradients as well; 3: weights, too
-  int64_t bucket_bytes = 25 << 20;      ///< of parameters, and of gradients, that travel together
-  bool master_weights = true;           ///< see ShardOptions
-  bool broadcast_buffers = true;        ///< as DdpOptions
-  bool find_unused_parameters = false;  ///< as DdpOptions
-  /// Stage 3: what is gathered and released together. See Note [Sharded units].
-  std::vector<ShardUnit> units = {};
-  /// Where the module is to be from now on: what is elsewhere is brought there bucket by bucket, in
-  /// stage 3 unit by unit, so that no device ever has more than that and its shards. Not said: where
-  /// its tensors are.
-  std::optional<c10::Device> device = {};
-};
-
-// Note [ZeRO]
-// Source: Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter
-// Models", sections 5.1 to 5.3. With N ranks and Adam, bytes per parameter on each rank:
-//
-//                                     DDP      stage 1      stage 2     stage 3
-//     float32                          16     8 +  8/N     4 + 12/N        16/N
-//     bfloat16, float32 masters        16     4 + 12/N     2 + 14/N        16/N
-//
-// (parameter + gradient + two moments and, below, the master). What travels per step is DDP's
-// all-reduce cut in two: a reduce-scatter of gradients (stage 1: an all-reduce) and an all-gather
-// of parameters. Stage 3 gathers parameters twice, for forward and for backward: half as much again
-// as DDP; while it computes two units and the rest are whole, see Note [Sharded units].
-//
-// The optimizer must treat each element alone, as SGD, Adam, AdamW and RMSprop do; one that takes a
-// norm over a whole tensor (LARS, LAMB) or factors it (Adafactor) would see a piece of it.
-
-/// What does not depend on the module's type. Used by the rank's own thread.
-class ZeroCore {
- public:
-  /// Collective. See ShardedParameters.
-  ZeroCore(const NamedTensors& parameters,
-           const NamedTensors& buffers,
-           distributed::ProcessGroup group,
-           const ZeroOptions& options);
-
-  ShardedParameters& parameters() { return parameters_; }
-  /// Stage 3: the frozen parameters that are in shards, too; null if there are none.
-  const ShardedParameters* frozen() const { return frozen_.get(); }
-  bool shards_gradients() const { return gradients_ != nullptr; }
-  /// Null but in stage 3.
-  const std::shared_ptr<ShardedUnits>& units() const { return units_; }
-  /// The parameters in shards, whole, under their names on rank 0's CPU; nothing elsewhere.
-  /// Collective: no rank ever holds more of the others' than one tensor.
-  NamedTensors gather_weights();
-  /// This rank's pieces of them // each [piece], in their own dtype, under their names.
-  NamedTensors own_weights();
-  /// The reverse, between steps: `weights` // whole, of any device, by name, given alike on all ranks,
-  /// become the parameters'. Throws a usage error for another shape, or a name that none in shards has.
-  void load_weights(const NamedTensors& weights);
-
-  /// Collective: rank 0's buffers go to all, in stage 2 (in stage 1 DDP does it). Where gradients
-  /// are on: weights loaded since are taken; throws a usage error for a parameter that is of
-  /// another dtype, device or shape than when it was wrapped, or was unfrozen since.
-  void before_forward();
-  const ParameterIdentity& identity() const { return identity_; }
-
-  /// `update` is the optimizer's step over all of parameters().shard(); then every rank gets every
-  /// rank's part. Collective. Throws as before_forward().
-  void step(const std::function<void()>& update);
-  /// The same bucket by bucket: while `update(b)`, a step over parameters().shard(b), runs, earlier
-  /// buckets travel, and float32 copies of gradients (for masters) exist for one bucket at a time.
-  void step_by_bucket(const std::function<void(size_t)>& update);
-
-  /// As optim::clip_grad_norm with the 2-norm: scales the gradients that the next step sees so that
-  /// the norm of all ranks' shards together, each parameter once, is at most `max_norm`. Returns
-  /// the norm before, the same on every rank. Collective. Throws a usage error if max_norm is
-  /// negative.
-  double clip_grad_norm(double max_norm);
-
-  /// What the next step sees of a piece of this rank's // [piece], a view in the parameter's dtype;
-  /// undefined if it has none.
-  at::Tensor gradient(size_t bucket, const ShardPiece& piece) const;
-
-  /// Tensors whose grad() share their memory with all that this rank's next step sees: the
-  /// parameters in stage 1, stand-ins for this rank's pieces in stage 2.
-  std::vector<at::Tensor> gradient_holders();
-
-  /// `tensors` are what an optimizer updates. Throws a usage error if there are parameters of the
-  /// module among them, or nothing of this rank's shard.
-  void require_shard(const std::vector<at::Tensor>& tensors) const;
-
-  /// Drops all gradients; so does a zero_grad() of the optimizer over the shard, or of the module,
-  /// as soon as it is seen: in the next forward, backward or step.
-  void zero_grad();
-
- private:
-  ZeroCore(const NamedTensors& parameters,
-           const NamedTensors& buffers,
-           distributed::ProcessGroup group,
-           const ZeroOptions& options,
-           std::optional<UnitMap> units);
-
-  void broadcast(const std::vector<at::Tensor>& tensors) const;
-  void take_weights();
-  void watch_backwards();
-  /// By a zero_grad() of the optimizer, or in stage 2 of the module; see Note [Gradient marks].
-  bool dropped() const;
-
-  ShardedParameters parameters_;
-  std::unique_ptr<ShardedParameters> frozen_;  // stage 3
-  std::shared_ptr<ShardedUnits> units_;        // stage 3
-  ParameterIdentity identity_;
-  std::vector<at::Tensor> buffers_;
-  std::unique_ptr<ShardedGradients> gradients_;  // stages 2 and 3
-  GradientMarks marks_;                          // of the shard
-  std::weak_ptr<void> backward_;                 // stage 1: the one under way
-  AccumulatorHooks hooks_;                       // stage 1
-};
 
 namespace detail {
 
@@ -153,6 +37,10 @@ std::optional<std::vector<at::Tensor>> updated_tensors(Optimizer& optimizer) {
 /// Sparse gradients cannot be cut into shards. Throws a usage error that names the layer's weight.
 void refuse_sparse_gradients(const NamedTensors& parameters,
                              const std::vector<std::string>& sparse);
+
+/// Of stages 2 and 3. Throw a usage error.
+[[noreturn]] void refuse_comm_hook();
+[[noreturn]] void refuse_hook_state(const std::string& name);
 
 template <class Module>
 NamedTensors shardable_parameters_of(Module& module) {
@@ -271,6 +159,25 @@ class ShardedDataParallel {
 
   /// What this rank's optimizer gets // each [piece]. See ShardedParameters.
   std::vector<at::Tensor> shard() const { return core_->parameters().shard_tensors(); }
+  /// The same of the parameters whose names `of` picks: a group of the optimizer.
+  ///
+  ///     const auto is_norm = [](const std::string& name) { return name.find("norm") != name.npos; };
+  ///     std::vector<torch::optim::OptimizerParamGroup> groups;
+  ///     groups.emplace_back(zero.shard(is_norm), …);
+  ///     groups.emplace_back(zero.shard([&](const auto& name) { return !is_norm(name); }), …);
+  std::vector<at::Tensor> shard(const std::function<bool(const std::string& name)>& of) const {
+    return core_->shard(of);
+  }
+
+  // Of the module, as DistributedDataParallel's. In stage 3 parameters have values within forward
+  // and backward and while whole_weights() are kept.
+  auto parameters() const { return module_->parameters(); }
+  auto named_parameters() const { return module_->named_parameters(); }
+  auto buffers() const { return module_->buffers(); }
+  void train(bool on = true) { module_->train(on); }
+  void eval() { module_->eval(); }
+  bool is_training() const { return module_->is_training(); }
+  const distributed::ProcessGroup& group() const { return core_->parameters().group(); }
 
   /// optimizer.step(), and the parameters of all ranks. Collective. Throws a usage error for an
   /// optimizer over the module's parameters instead of shard().
@@ -312,9 +219,44 @@ class ShardedDataParallel {
   /// averages them in the next backward outside; stage 2 sums each backward into the shards.
   template <class Pass>
   void accumulate(Pass&& pass) {
-    if (!ddp_) return pass();
-    const auto pause = ddp_->no_sync();
+    const auto pause = no_sync();
     pass();
+  }
+  /// As DistributedDataParallel's. In stages 2 and 3, whose gradients have no room to wait in, each
+  /// backward sums into the shards all the same: the sums are those, and travel as often as there
+  /// are backwards.
+  [[nodiscard]] NoSync no_sync() { return ddp_ ? ddp_->no_sync() : NoSync(nullptr); }
+  [[nodiscard]] NoSync accumulate(int64_t micro, int64_t count) {
+    return ddp_ ? ddp_->accumulate(micro, count) : NoSync(nullptr);
+  }
+  /// As DistributedDataParallel's. In stages 2 and 3 they are averages already.
+  void average_gradients() {
+    if (ddp_) ddp_->average_gradients();
+  }
+
+  /// As DistributedDataParallel's; the first is collective.
+  at::Tensor weigh(const at::Tensor& mean_loss, int64_t samples) const {
+    return weigh(mean_loss, samples, samples_of_all(samples, group()));
+  }
+  at::Tensor weigh(const at::Tensor& mean_loss, int64_t samples, int64_t samples_of_all) const {
+    return share_of_loss(mean_loss, samples, samples_of_all, group().world_size());
+  }
+
+  /// As DistributedDataParallel's, of stage 1. Throws a usage error in stages 2 and 3: gradients are
+  /// reduced and scattered there, and a hook averages whole ones.
+  void register_comm_hook(std::shared_ptr<CommHook> hook) {
+    if (!ddp_) detail::refuse_comm_hook();
+    ddp_->register_comm_hook(std::move(hook));
+  }
+  void register_comm_hook(CommHookFunction hook) {
+    register_comm_hook(make_comm_hook(std::move(hook)));
+  }
+  /// As DistributedDataParallel's: of the hook and the buckets of stage 1; nothing in stages 2 and 3.
+  NamedTensors state() const { return ddp_ ? ddp_->state() : NamedTensors(); }
+  /// Throws a usage error if it does not fit, one of stage 1 into another stage, say.
+  void load_state(const NamedTensors& state) {
+    if (ddp_) return ddp_->load_state(state);
+    if (!state.empty()) detail::refuse_hook_state(state.front().first);
   }
 
   ZeroCore& core() { return *core_; }
