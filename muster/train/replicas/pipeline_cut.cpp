@@ -1,37 +1,25 @@
 #include "muster/train/replicas/pipeline_cut.h"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <optional>
 #include <set>
 #include <utility>
 
-#include <ATen/Parallel.h>
-#include <ATen/ops/ones.h>
-
 #include "muster/base/text.h"
 #include "muster/parallel/activations/block_choice.h"
 #include "muster/parallel/activations/blocks.h"
-#include "muster/parallel/activations/run_state.h"
-#include "muster/parallel/pipeline/measure.h"
-#include "muster/pipeline/partition/plan.h"
 #include "muster/pipeline/schedule/schedule.h"
 #include "muster/tensor/device/device_memory.h"
-#include "muster/tensor/device/generators.h"
 #include "muster/train/plan/fit_plan.h"
-#include "muster/train/plan/precision.h"
-#include "muster/train/replicas/chain_calls.h"
 #include "muster/train/replicas/first_rank.h"
+#include "muster/train/replicas/pipeline_measurements.h"
 
 namespace muster::train::detail {
 namespace {
 
 using parallel::Block;
 using parallel::BlockBytes;
-using parallel::Tensors;
-
-constexpr uint64_t kExampleSeed = 1;
 
 // Of what is free on a device, what a cut may take: pieces that lie unused, tensors that wait to be
 // fetched and what an evaluation needs are not counted.
@@ -41,6 +29,7 @@ constexpr double kShareOfRoom = 0.95;
 constexpr const char* kRanksKey = "ranks";
 constexpr const char* kScheduleKey = "schedule";
 constexpr const char* kSplitKey = "split";
+constexpr const char* kMicroBatchesKey = "micro_batches";
 
 /// Each parameter is on the rank of its unit: there is no place for others.
 void require_parameters_in_units(const torch::nn::Module& module,
@@ -60,38 +49,12 @@ void require_parameters_in_units(const torch::nn::Module& module,
   }
 }
 
-/// How many micro-batches of a stage are at most between their forward and the end of their backward.
-int64_t in_flight_of(int64_t stage, const pipeline::ActionLists& lists) {
-  using pipeline::ActionKind;
-  int64_t now = 0, most = 0;
-  for (const auto& list : lists.ranks) {
-    for (const pipeline::Action& action : list) {
-      if (action.stage != stage) continue;
-      if (action.kind == ActionKind::kForward) most = std::max(most, ++now);
-      if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight) --now;
-    }
-  }
-  return most;
-}
-
 /// What rank 0 finds: what is measured differs from rank to rank, and what follows must not.
 std::string found_by_first_rank(const distributed::ProcessGroup& group,
                                 const std::function<std::string()>& find) {
   std::string found;
   on_first_rank(group, [&] { found = find(); });
   return group.world_size() > 1 ? group.broadcast_text(found) : found;
-}
-
-/// Bytes of optimizer state for each byte of a parameter, as a step on a small one leaves them.
-double state_bytes_per_byte(const FitPlan& plan) {
-  const at::Tensor parameter = at::ones({2}).requires_grad_();
-  const auto optimizer = make_optimizer(plan, {}, {{"parameter", parameter}});
-  parameter.mutable_grad() = at::ones({2});
-  optimizer->step();
-  double bytes = 0;
-  for (const auto& [name, tensor] : optimizer->state())
-    if (tensor.dim() > 0) bytes += static_cast<double>(tensor.nbytes());
-  return bytes / static_cast<double>(parameter.nbytes());
 }
 
 /// By rank of a pipeline, the bytes that it may hold on its device: its share of what is free
@@ -144,151 +107,34 @@ void require_units(const std::vector<Block>& blocks,
                                     "fewer ranks, or several pipelines: pipeline:ranks=N")});
 }
 
-/// What the units of a module cost: measured on this rank's device, one unit after the other, so that
-/// no device has to hold more than one at work.
-class Measurements {
- public:
-  Measurements(const std::vector<Block>& blocks,
-               const StrategyRequest& request,
-               const PipelineStrategyOptions& options,
-               int64_t ranks)
-      : blocks_(blocks),
-        request_(request),
-        options_(options),
-        ranks_(ranks),
-        calls_(names_of(blocks), request.generator),
-        rows_(std::max(
-            std::min<int64_t>(2, request.plan.batch_per_rank),
-            (request.plan.batch_per_rank + options.micro_batches - 1) / options.micro_batches)) {}
-
-  struct Found {
-    pipeline::Split first_block;
-    double times_room = 1;  // of PipelineCut
-  };
-  /// With which a step is shortest, of those for which ranks have room enough; if there are none, of
-  /// those that want least more than there is (within 1 %).
-  Found split(const std::vector<double>& room) const;
-  /// A rank's units within a budget of bytes, all micro-batches together that its schedule has in
-  /// flight there.
-  std::vector<bool> checkpoints(const parallel::BlockRule& budget,
-                                const pipeline::Split& first_block) const;
-
- private:
-  std::vector<BlockBytes> bytes() const;
-
-  const std::vector<Block>& blocks_;
-  const StrategyRequest& request_;
-  const PipelineStrategyOptions& options_;
-  int64_t ranks_;
-  ChainCalls calls_;
-  int64_t rows_;  // of a micro-batch
-};
-
-Measurements::Found Measurements::split(const std::vector<double>& room) const {
-  const tensor::GeneratorAsItWas generator(request_.generator);
-  const PrecisionGuard guard(request_.plan.precision.kind, request_.device);
-  const Pass pass = request_.example(rows_);
-  const std::vector<pipeline::BlockCosts> costs = parallel::measure_blocks(
-      blocks_,
-      {.inputs = calls_.inputs_of(pass, kExampleSeed), .count = static_cast<double>(rows_)},
-      [&](const Tensors& outputs, const Tensors&) {
-        return calls_.with_outputs(outputs, pass, kExampleSeed).loss;
-      },
-      request_.device,
-      {.warm_up = 1,
-       .repeats = 3,
-       .threads_per_rank = at::get_num_threads(),
-       .bytes_beside_parameter = 1 + state_bytes_per_byte(request_.plan)});
-  const auto within = [&](std::vector<double> memory_bytes, double times) {
-    for (double& bytes : memory_bytes) bytes *= times;
-    return pipeline::choose_plan([&](int64_t) { return costs; },
-                                 {.ranks = ranks_,
-                                  .schedules = {options_.schedule},
-                                  .micro_batches = {options_.micro_batches}},
-                                 {.memory_bytes = memory_bytes});
-  };
-  if (const auto plan = within(room, 1)) return {plan->partition.first_block};
-  pipeline::Partition least = within({}, 1).value().partition;
-  double fits = 1, too_small = 1;  // these times the room
-  for (size_t rank = 0; rank < room.size(); ++rank)
-    fits = std::max(fits, least.rank_bytes[rank] / std::max(1.0, room[rank]));
-  while (fits > 1.01 * too_small) {
-    const double between = std::sqrt(fits * too_small);
-    if (const auto plan = within(room, between)) {
-      least = plan->partition;
-      fits = between;
-    } else {
-      too_small = between;
-    }
-  }
-  return {least.first_block, fits};
+/// Of those that the options leave to choose from.
+const pipeline::ScheduleEntry& schedule_with_fewest_stages(const PipelineStrategyOptions& options) {
+  const bool is_open = options.schedule == kMeasured;
+  return pipeline::schedules().at(is_open ? "1f1b" : parse_spec(options.schedule).name);
 }
 
-std::vector<BlockBytes> Measurements::bytes() const {
-  const tensor::GeneratorAsItWas generator(request_.generator);
-  const PrecisionGuard guard(request_.plan.precision.kind, request_.device);
-  Tensors x = calls_.inputs_of(request_.example(rows_), kExampleSeed);
-  std::vector<BlockBytes> bytes;
-  for (const Block& block : blocks_) {
-    const parallel::RunState state(x, {{request_.generator}});
-    parallel::BlockMeter meter;
-    at::Tensor made;
-    if (x.size() != 1) {
-      throw usage_error({.refused = concat("unit ", block.name, " within a budget of activations"),
-                         .rule = "a unit whose bytes are weighed takes and gives one tensor",
-                         .value = concat(x.size()),
-                         .hint = "take --activation-checkpointing blocks or every:K"});
-    }
-    const parallel::BlockOnDevice there(block, request_.device);
-    state.run_in(parallel::tensors_of(parallel::buffers_of(block)), [&] {
-      const bool needs_gradient = !bytes.empty() && x[0].is_floating_point();
-      const at::Tensor input = x[0].detach().requires_grad_(needs_gradient);
-      made = meter.call(
-          [&](const at::Tensor& one) {
-            x = block.forward({one});
-            return x.at(0);
-          },
-          input);
-    });
-    bytes.push_back(meter.blocks()[0]);
-    for (at::Tensor& tensor : x) tensor = tensor.detach();
-  }
-  return bytes;
-}
-
-std::vector<bool> Measurements::checkpoints(const parallel::BlockRule& budget,
-                                            const pipeline::Split& first_block) const {
-  const pipeline::PipelineSizes sizes{
-      .stages = std::ssize(first_block), .ranks = ranks_, .micro_batches = options_.micro_batches};
-  const auto lists = pipeline::make_schedule(options_.schedule, sizes).lists;
-  const std::vector<BlockBytes> all = bytes();
-  std::vector<bool> again(blocks_.size());
-  for (int64_t rank = 0; rank < ranks_; ++rank) {
-    std::vector<size_t> mine;
-    std::vector<BlockBytes> theirs;
-    int64_t in_flight = 1, ends = 0;
-    for (const int64_t stage : lists.placement.stages_of(rank)) {
-      in_flight = std::max(in_flight, in_flight_of(stage, lists));
-      const size_t first = theirs.size();
-      for (size_t block = 0; block < blocks_.size(); ++block) {
-        if (stage_of(block, first_block) != stage) continue;
-        mine.push_back(block);
-        theirs.push_back(all[block]);
-      }
-      // A stage keeps what came in and what went out, whoever needs it.
-      theirs[first].saves_input = true;
-      theirs.back().saves_output = false;
-      ends += theirs.back().output;
-    }
-    const std::vector<bool> chosen =
-        parallel::blocks_by_rule(budget, theirs, in_flight, in_flight * ends);
-    for (size_t i = 0; i < mine.size(); ++i) again[mine[i]] = chosen[i];
-  }
-  return again;
+/// The options with what a run before has chosen, where they leave it open; but for its cut, "auto"
+/// if it does not fit.
+PipelineStrategyOptions as_before(PipelineStrategyOptions options,
+                                  const Json& record,
+                                  int64_t ranks) {
+  if (options.split != kMeasured || !record.is_object() ||
+      record.value(kRanksKey, int64_t{0}) != ranks)
+    return options;
+  const auto schedule = record.value(kScheduleKey, std::string());
+  const auto micro_batches = record.value(kMicroBatchesKey, kMeasuredMicroBatches);
+  const bool knows_count = micro_batches != kMeasuredMicroBatches;
+  if (options.schedule != kMeasured && options.schedule != schedule) return options;
+  const bool open_count = options.micro_batches == kMeasuredMicroBatches;
+  if (open_count && !knows_count) return options;
+  options.schedule = schedule;
+  if (open_count) options.micro_batches = micro_batches;
+  options.split = record.value(kSplitKey, options.split);
+  return options;
 }
 
 std::vector<bool> chosen_checkpoints(const PipelineCut& cut,
-                                     const Measurements& measured,
+                                     const PipelineMeasurements& measured,
                                      const StrategyRequest& request) {
   using Kind = parallel::BlockRule::Kind;
   const auto rule = parallel::parse_block_rule(request.plan.options.activation_checkpointing,
@@ -298,7 +144,7 @@ std::vector<bool> chosen_checkpoints(const PipelineCut& cut,
     return parallel::blocks_by_rule(rule, std::vector<BlockBytes>(cut.blocks.size()));
   const std::string chosen = found_by_first_rank(request.group, [&] {
     std::string text;
-    for (const bool again : measured.checkpoints(rule, cut.first_block)) text += again ? '1' : '0';
+    for (const bool again : measured.checkpoints(rule, cut)) text += again ? '1' : '0';
     return text;
   });
   std::vector<bool> again;
@@ -319,9 +165,10 @@ std::vector<std::string> names_of(const std::vector<Block>& blocks) {
   return names;
 }
 
-Json record_of(const PipelineCut& cut, const PipelineStrategyOptions& options, int64_t ranks) {
+Json record_of(const PipelineCut& cut, int64_t ranks) {
   return {{kRanksKey, ranks},
-          {kScheduleKey, options.schedule},
+          {kScheduleKey, cut.schedule},
+          {kMicroBatchesKey, cut.micro_batches},
           {kSplitKey, text_of_split(cut.first_block)}};
 }
 
@@ -345,8 +192,8 @@ void check_cut(std::vector<Block> blocks,
                const PipelineStrategyOptions& options,
                int64_t ranks,
                std::string_view owner) {
-  const auto& schedule = pipeline::schedules().at(parse_spec(options.schedule).name);
-  if (options.split == kMeasuredSplit) return require_units(blocks, schedule, ranks, owner);
+  const auto& schedule = schedule_with_fewest_stages(options);
+  if (options.split == kMeasured) return require_units(blocks, schedule, ranks, owner);
   PipelineCut cut{.blocks = std::move(blocks)};
   cut.first_block = split_from(options.split, owner);
   require_stages(cut, owner);
@@ -354,32 +201,40 @@ void check_cut(std::vector<Block> blocks,
 
 PipelineCut cut_module(std::vector<Block> blocks,
                        const StrategyRequest& request,
-                       const PipelineStrategyOptions& options,
+                       const PipelineStrategyOptions& asked,
                        int64_t ranks,
                        std::string_view owner) {
   PipelineCut cut{.blocks = std::move(blocks)};
-  const Measurements measured(cut.blocks, request, options, ranks);
-  const Json& before = request.record;
-  std::string split = options.split;
-  if (split == kMeasuredSplit && before.is_object() &&
-      before.value(kRanksKey, int64_t{0}) == ranks &&
-      before.value(kScheduleKey, std::string()) == options.schedule)
-    split = before.value(kSplitKey, split);
-  const auto& schedule = pipeline::schedules().at(parse_spec(options.schedule).name);
-  if (split == kMeasuredSplit) require_units(cut.blocks, schedule, ranks, owner);
-  if (split == kMeasuredSplit && ranks == 1 && schedule.stages_per_rank == 1) split = "0";
-  if (split == kMeasuredSplit) {
+  PipelineMeasurements measured(cut.blocks, request, ranks);
+  PipelineStrategyOptions options = as_before(asked, request.record, ranks);
+  const auto& schedule = schedule_with_fewest_stages(options);
+  if (options.split == kMeasured) require_units(cut.blocks, schedule, ranks, owner);
+  const bool is_open =
+      options.schedule == kMeasured || options.micro_batches == kMeasuredMicroBatches;
+  if (options.split == kMeasured && !is_open && ranks == 1 && schedule.stages_per_rank == 1)
+    options.split = "0";
+  if (options.split == kMeasured) {
     cut.is_measured = true;
     const std::vector<double> room = room_of_ranks(request, ranks);
     const std::string found = found_by_first_rank(request.group, [&] {
-      const Measurements::Found first = measured.split(room);
-      return concat(text_of_split(first.first_block), ' ', shortest(first.times_room));
+      const PipelineMeasurements::Found fastest = measured.fastest(options, room);
+      return Json{fastest.schedule,
+                  fastest.micro_batches,
+                  text_of_split(fastest.first_block),
+                  fastest.times_room,
+                  fastest.forecast}
+          .dump();
     });
-    const size_t space = found.find(' ');
-    split = found.substr(0, space);
-    cut.times_room = to_double(found.substr(space + 1)).value();
+    const Json words = Json::parse(found);
+    options.schedule = words.at(0);
+    options.micro_batches = words.at(1);
+    options.split = words.at(2);
+    cut.times_room = words.at(3);
+    cut.forecast = words.at(4);
   }
-  cut.first_block = split_from(split, owner);
+  cut.schedule = options.schedule;
+  cut.micro_batches = options.micro_batches;
+  cut.first_block = split_from(options.split, owner);
   require_stages(cut, owner);
   cut.checkpointed = chosen_checkpoints(cut, measured, request);
   return cut;

@@ -20,17 +20,29 @@ struct PipelineStrategyOptions {
   std::string gantt;
 };
 
-inline constexpr std::string_view kMeasuredSplit = "auto";
+/// Of `split` and of `schedule`.
+inline constexpr std::string_view kMeasured = "auto";
+inline constexpr int64_t kMeasuredMicroBatches = 0;
+
+// Note [Measured pipelines]
+// Times of the units are measured once on rank 0, for each number of micro-batches that there is to
+// choose from: powers of two, to eight for each rank, and no more than there are samples. Each
+// schedule for whose stages there are units is cut where its simulated step is shortest, and the
+// shortest of all is taken. A micro-batch is normalised by itself and rounds by itself, so the choice
+// is kept in the checkpoints: who goes on on as many ranks goes on with it.
 
 /// The units of a module, as stages of a pipeline.
 struct PipelineCut {
   std::vector<parallel::Block> blocks;
   pipeline::Split first_block;     ///< by stage
+  std::string schedule;            ///< as the options say, or the one chosen
+  int64_t micro_batches = 0;       ///< likewise
   std::vector<bool> checkpointed;  ///< by block; empty: none
-  bool is_measured = false;        ///< the stages, now
+  bool is_measured = false;        ///< what the options leave open, now
   /// Of a measured one where none fits into the ranks' memory: how many times what a rank has it
   /// takes, which is the least; else 1.
   double times_room = 1;
+  std::string forecast;  ///< of a measured one: how long a step is, and what of it is bubble
 };
 
 /// "0/3/5" -> {0, 3, 5}. Throws a usage error that names `owner` for another text.
@@ -51,8 +63,8 @@ void check_cut(std::vector<parallel::Block> blocks,
                std::string_view owner);
 
 /// Cuts them for pipelines of so many ranks: as the options say, as the request's record has it
-/// (Strategy::record), or where a step is shortest by times that rank 0 measures; and chooses what
-/// is checkpointed as the plan says. Alike on all ranks. Collective.
+/// (Strategy::record), or as Note [Measured pipelines] says; and chooses what is checkpointed as the
+/// plan says. Alike on all ranks. Collective.
 PipelineCut cut_module(std::vector<parallel::Block> blocks,
                        const StrategyRequest& request,
                        const PipelineStrategyOptions& options,
@@ -63,7 +75,7 @@ PipelineCut cut_module(std::vector<parallel::Block> blocks,
 int64_t stage_of(size_t block, const pipeline::Split& first_block);
 
 /// For Strategy::record().
-Json record_of(const PipelineCut& cut, const PipelineStrategyOptions& options, int64_t ranks);
+Json record_of(const PipelineCut& cut, int64_t ranks);
 
 std::vector<std::string> names_of(const std::vector<parallel::Block>& blocks);
 

@@ -32,14 +32,24 @@ std::string text_of_split(const pipeline::Split& first_block) {
 
 PipelineStrategyOptions pipeline_options(const ParamValues& params, std::string_view owner) {
   auto options = resolve_params<PipelineStrategyOptions>(kPipelineParams, params, owner);
-  pipeline::schedules().at(parse_spec(options.schedule).name);
+  if (options.schedule != kMeasured) pipeline::schedules().at(parse_spec(options.schedule).name);
   constexpr int64_t kMost = 1 << 16;
-  if (options.micro_batches < 1 || options.micro_batches > kMost) {
+  if (options.micro_batches < 0 || options.micro_batches > kMost) {
     throw usage_error({.refused = concat(owner, ": micro_batches"),
-                       .rule = concat("from 1 to ", kMost),
+                       .rule = concat("from 1 to ", kMost, ", or 0: measured"),
                        .value = std::to_string(options.micro_batches)});
   }
-  if (options.split != kMeasuredSplit) split_from(options.split, owner);
+  if (options.split != kMeasured) {
+    split_from(options.split, owner);
+    const bool open = options.schedule == kMeasured;
+    if (open || options.micro_batches == kMeasuredMicroBatches) {
+      throw usage_error(
+          {.refused = concat(owner, ": split with ", open ? "schedule=auto" : "micro_batches=0"),
+           .rule = "what is measured is cut where that is best",
+           .value = options.split,
+           .hint = "leave split away, or name the schedule and micro-batches"});
+    }
+  }
   if (!options.gantt.empty()) pipeline::check_gantt_file(concat(owner, ": gantt"), options.gantt);
   return options;
 }
@@ -55,11 +65,14 @@ int64_t ranks_of_pipeline(int64_t world_size,
                         world_size),
          .value = std::to_string(options.ranks)});
   }
+  if (options.schedule == kMeasured) return ranks;
   const auto& schedule = pipeline::schedules().at(parse_spec(options.schedule).name);
-  const int64_t stages = options.split == kMeasuredSplit
-                             ? ranks * schedule.stages_per_rank
-                             : std::ssize(split_from(options.split, owner));
-  pipeline::make_schedule(options.schedule, {stages, ranks, options.micro_batches});
+  const int64_t stages = options.split == kMeasured ? ranks * schedule.stages_per_rank
+                                                    : std::ssize(split_from(options.split, owner));
+  const bool is_open = options.micro_batches == kMeasuredMicroBatches;
+  // Every schedule takes as many micro-batches as there are ranks.
+  pipeline::make_schedule(options.schedule,
+                          {stages, ranks, is_open ? ranks : options.micro_batches});
   return ranks;
 }
 

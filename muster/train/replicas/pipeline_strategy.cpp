@@ -85,8 +85,8 @@ class PipelineStrategy final : public Strategy {
     pipe_.emplace(cut_.blocks,
                   mesh_,
                   loss,
-                  parallel::DistributedPipelineOptions{.schedule = options_.schedule,
-                                                       .micro_batches = options_.micro_batches,
+                  parallel::DistributedPipelineOptions{.schedule = cut_.schedule,
+                                                       .micro_batches = cut_.micro_batches,
                                                        .first_block = cut_.first_block,
                                                        .checkpointed = cut_.checkpointed,
                                                        .pipeline_axis = kStages,
@@ -126,7 +126,7 @@ class PipelineStrategy final : public Strategy {
     return state;
   }
 
-  Json record() const override { return record_of(cut_, options_, mesh_.size(kStages)); }
+  Json record() const override { return record_of(cut_, mesh_.size(kStages)); }
   std::string line() const override;
 
  private:
@@ -146,6 +146,7 @@ class PipelineStrategy final : public Strategy {
     return own_.contains(tensor.storage().unsafeGetStorageImpl());
   }
   tensor::NamedTensorList own_parameters() const;
+  std::string again_text() const;
 
   PipelineStrategyOptions options_;
   std::string owner_;
@@ -201,7 +202,7 @@ tensor::NamedTensorList PipelineStrategy::own_parameters() const {
 /// What this rank gives to a step; what the loss needs besides stays here.
 std::vector<MicroBatch> PipelineStrategy::micro_batches_of(const BatchToCut& batch) {
   batch_ = &batch;
-  pieces_ = cut_by_samples(batch.batch, options_.micro_batches, owner_);
+  pieces_ = cut_by_samples(batch.batch, cut_.micro_batches, owner_);
   weights_.clear();
   seeds_.clear();
   std::vector<MicroBatch> micro_batches(pieces_.size());
@@ -250,7 +251,7 @@ void PipelineStrategy::check_other_buffers() {
 }
 
 void PipelineStrategy::draw(const parallel::PipelineStep& step) const {
-  const std::string title = concat(options_.schedule,
+  const std::string title = concat(cut_.schedule,
                                    ", ",
                                    cut_.first_block.size(),
                                    " stages on ",
@@ -317,6 +318,16 @@ bool PipelineStrategy::shares_buffers() {
   return true;
 }
 
+/// The parameters with which nothing would have been left to measure.
+std::string PipelineStrategy::again_text() const {
+  std::vector<std::string> words;
+  if (options_.schedule == kMeasured) words.push_back(concat("schedule=", cut_.schedule));
+  if (options_.micro_batches == kMeasuredMicroBatches)
+    words.push_back(concat("micro_batches=", cut_.micro_batches));
+  words.push_back(concat("split=", text_of_split(cut_.first_block)));
+  return join(words, ",");
+}
+
 std::string PipelineStrategy::line() const {
   std::vector<std::string> stages;
   for (const int64_t first : cut_.first_block)
@@ -324,16 +335,16 @@ std::string PipelineStrategy::line() const {
   const auto again = std::ranges::count(cut_.checkpointed, true);
   return concat(
       "pipeline: ",
-      options_.schedule,
+      cut_.schedule,
       " of ",
-      counted(options_.micro_batches, "micro-batch, ", "micro-batches, "),
+      counted(cut_.micro_batches, "micro-batch, ", "micro-batches, "),
       counted(std::ssize(stages), "stage on ", "stages on "),
       counted(mesh_.size(kStages), "rank", "ranks"),
       mesh_.size(kData) > 1 ? concat(", ", mesh_.size(kData), " replicas") : "",
       stages.size() == 1 ? "; it begins with " : "; they begin with ",
       join(stages, ", "),
       cut_.is_measured
-          ? concat(" (measured; the same again: split=", text_of_split(cut_.first_block), ")")
+          ? concat(" (measured: ", cut_.forecast, "; the same again: ", again_text(), ")")
           : "",
       cut_.times_room > 1 ? concat("; no cut fits into the memory that is free, less a twentieth: "
                                    "this one wants least, ",

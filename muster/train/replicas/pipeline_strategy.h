@@ -13,9 +13,11 @@ namespace muster::train::detail {
 inline constexpr Param kPipelineParams[] = {
     param<&PipelineStrategyOptions::ranks>(
         "ranks", "of one pipeline; 0: all. What more ranks there are form replicas of it"),
-    param<&PipelineStrategyOptions::schedule>("schedule", "of `muster list schedules`"),
+    param<&PipelineStrategyOptions::schedule>(
+        "schedule", "of `muster list schedules`; auto: the fastest by measured times"),
     param<&PipelineStrategyOptions::micro_batches>(
-        "micro_batches", "into which a batch is cut; fewer if it has fewer samples"),
+        "micro_batches",
+        "into which a batch is cut; fewer if it has fewer samples; 0: as many as are fastest"),
     param<&PipelineStrategyOptions::split>(
         "split", "the units that stages begin with, by number: 0/3/5; auto: measured"),
     param<&PipelineStrategyOptions::gantt>(

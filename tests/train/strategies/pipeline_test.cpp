@@ -72,6 +72,9 @@ INSTANTIATE_TEST_SUITE_P(Of,
                                            Way{"pipeline:schedule=interleaved,split=0/1/2/3", 2},
                                            Way{"pipeline:schedule=zb1p,micro_batches=2", 2},
                                            Way{"pipeline:schedule=zbv,split=0/1/2/3", 2},
+                                           Way{"pipeline:schedule=auto", 2},
+                                           Way{"pipeline:micro_batches=0", 2},
+                                           Way{"pipeline:schedule=auto,micro_batches=0", 3},
                                            Way{"pipeline:ranks=2", 4},
                                            Way{"pipeline:ranks=1,micro_batches=2", 3}),
                          [](const auto& info) {
@@ -221,6 +224,28 @@ TEST(PipelineTraining, TracesWhatRanksWaitForEachOther) {
   EXPECT_THAT(notes, ::testing::Contains(HasSubstr("exposed communication")));
 }
 
+// A resumed run has what the first one chose, though times have changed.
+TEST(PipelineTraining, GoesOnWithTheScheduleAndMicroBatchesThatItChose) {
+  train::TrainOptions options = small_run();
+  options.batch_size = 12;
+  options.epochs = 1;
+  const std::string_view open = "pipeline:schedule=auto,micro_batches=0";
+  const test::Folder whole_folder, broken_folder;
+  const Ran broken = run_as(std::string(open), options, 2, broken_folder.path(), {}, 3);
+  ASSERT_TRUE(broken.result.interrupted);
+  const Json& chosen = broken.last.loop.at("strategy");
+  const std::string closed = concat("pipeline:schedule=",
+                                    chosen.at("schedule").get<std::string>(),
+                                    ",micro_batches=",
+                                    chosen.at("micro_batches").get<int64_t>(),
+                                    ",split=",
+                                    chosen.at("split").get<std::string>());
+  const Ran resumed =
+      run_as(std::string(open), options, 2, broken_folder.path(), broken.result.checkpoint);
+  EXPECT_EQ(resumed.last.loop.at("strategy"), chosen);
+  expect_same_state(resumed.last, run_as(closed, options, 2, whole_folder.path()).last);
+}
+
 TEST(PipelineTraining, SaysWhatCannotBe) {
   const auto refusal = [](const std::string& strategy, auto&& change) {
     train::TrainOptions options = small_run();
@@ -242,7 +267,10 @@ TEST(PipelineTraining, SaysWhatCannotBe) {
   EXPECT_THAT(refusal("pipeline:ranks=3", as_it_is),
               AllOf(HasSubstr("strategy pipeline: ranks"),
                     HasSubstr("or a divisor of the number of ranks, 2")));
-  EXPECT_THAT(refusal("pipeline:micro_batches=0", as_it_is), HasSubstr("micro_batches"));
+  EXPECT_THAT(refusal("pipeline:micro_batches=-1", as_it_is), HasSubstr("or 0: measured (got -1)"));
+  for (const char* open : {"schedule=auto", "micro_batches=0"})
+    EXPECT_THAT(refusal(concat("pipeline:split=0/2,", open), as_it_is),
+                HasSubstr(concat("split with ", open)));
   EXPECT_THAT(refusal("pipeline:split=0/x", as_it_is), HasSubstr("as in 0/3/5"));
   EXPECT_THAT(refusal("pipeline:split=0/9", as_it_is),
               HasSubstr("the units are 0 block1, 1 block2, 2 fc1, 3 fc2 (got 0/9)"));

@@ -1,0 +1,59 @@
+// What the units of a pipeline cost, and what is best by that.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "muster/parallel/activations/block_choice.h"
+#include "muster/parallel/pipeline/block.h"
+#include "muster/pipeline/partition/plan.h"
+#include "muster/train/replicas/chain_calls.h"
+#include "muster/train/replicas/pipeline_cut.h"
+#include "muster/train/replicas/strategy.h"
+
+namespace muster::train::detail {
+
+/// What the units of a module cost: measured on this rank's device, one unit after the other, so that
+/// no device has to hold more than one at work.
+class PipelineMeasurements {
+ public:
+  PipelineMeasurements(const std::vector<parallel::Block>& blocks,
+                       const StrategyRequest& request,
+                       int64_t ranks)
+      : blocks_(blocks),
+        request_(request),
+        ranks_(ranks),
+        calls_(names_of(blocks), request.generator) {}
+
+  struct Found {
+    std::string schedule;
+    int64_t micro_batches = 0;
+    pipeline::Split first_block;
+    double times_room = 1;  // of PipelineCut
+    std::string forecast;   // of PipelineCut
+  };
+  /// With which a step is shortest, of those for which ranks have room enough; if there are none, of
+  /// those that want least more than there is (within 1 %).
+  Found fastest(const PipelineStrategyOptions& options, const std::vector<double>& room);
+  /// A rank's units within a budget of bytes, all micro-batches together that its schedule has in
+  /// flight there.
+  std::vector<bool> checkpoints(const parallel::BlockRule& budget, const PipelineCut& cut) const;
+
+ private:
+  pipeline::PlanChoices choices(const PipelineStrategyOptions& options) const;
+  std::vector<pipeline::BlockCosts> costs(int64_t micro_batches) const;
+  std::vector<parallel::BlockBytes> bytes(int64_t micro_batches) const;
+  int64_t rows_of(int64_t micro_batches) const {
+    const int64_t batch = request_.plan.batch_per_rank;
+    return std::max(std::min<int64_t>(2, batch), (batch + micro_batches - 1) / micro_batches);
+  }
+
+  const std::vector<parallel::Block>& blocks_;
+  const StrategyRequest& request_;
+  int64_t ranks_;
+  ChainCalls calls_;
+};
+
+}  // namespace muster::train::detail
