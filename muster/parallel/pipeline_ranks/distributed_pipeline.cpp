@@ -51,8 +51,8 @@ struct DistributedPipeline::State {
   DistributedPipelineOptions options;
   RankModel model;
   int64_t steps = 0;
-  std::vector<Tensors> outputs;  // of forward(), by micro-batch
-  std::string lost;              // why no step can be made any more
+  std::vector<Tensors> outputs;    // of forward(), by micro-batch
+  std::optional<RankStall> stall;  // of the step in hand
 };
 
 /// A batch, cut; what is wrong with it is for all ranks to hear.
@@ -177,6 +177,7 @@ std::optional<RankFailure> DistributedPipeline::State::carry_out(
     for (const int64_t stage : model.mine) here[stage] = &model.stage(stage);
     step.emplace(order, model.ranks.rank(), std::move(here));
     step->run(carrier);
+    stall = stall_in(step->spans(), options.timeout);
     if (averages) averages->finish();
     if (request.trains) letters.add_gradients();
     for (const at::Tensor& each : step->losses())
@@ -194,11 +195,11 @@ std::optional<RankFailure> DistributedPipeline::State::carry_out(
   } catch (...) {
     const RankFailure failure = failure_now(carrier.was_let_down() || letters.was_let_down() ||
                                             (averages && averages->was_let_down()));
+    if (step) stall = stall_in(step->spans(), options.timeout);
     const auto& list = order.lists.ranks[static_cast<size_t>(model.ranks.rank())];
     // What others wait for, in the order in which it would have come.
-    const bool whole = carrier.give_up(list, static_cast<size_t>(step ? step->position() + 1 : 0));
-    if ((request.trains && !letters.give_up()) || !whole)
-      lost = "a rank was lost in an earlier step";
+    carrier.give_up(list, static_cast<size_t>(step ? step->position() + 1 : 0));
+    if (request.trains) letters.give_up();
     return failure;
   }
 }
@@ -221,7 +222,7 @@ void DistributedPipeline::State::conclude(const std::optional<RankFailure>& fail
   const distributed::ProcessGroup& everyone = trains ? model.groups.everyone : model.ranks;
   std::vector<std::vector<int64_t>> all;
   try {
-    all = agree(everyone, "the step was given up", words, found);
+    all = agree(everyone, "the step was given up", words, found, std::exchange(stall, {}));
   } catch (...) {
     // Whoever is missing there is the cause where this rank has none of its own.
     if (found && !found->let_down) std::rethrow_exception(found->error);
@@ -239,10 +240,10 @@ void DistributedPipeline::State::conclude(const std::optional<RankFailure>& fail
 
 PipelineStep DistributedPipeline::State::run(StepRequest request) {
   const bool trains = request.trains;
-  if (!lost.empty()) {  // the others hear it, too
+  if (!model.post.is_whole()) {  // the others hear it, too
     try {
       throw environment_error({.refused = "a step of a pipeline",
-                               .rule = lost,
+                               .rule = "no message of an earlier step was cut short",
                                .hint = "make the group and the pipeline anew"});
     } catch (...) {
       request.failure = failure_now();

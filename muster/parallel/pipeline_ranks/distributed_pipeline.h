@@ -55,7 +55,10 @@ struct DistributedPipelineOptions {
 //
 // A rank that throws tells those that wait for it, and all throw: it what it threw, the others what
 // it said. The gradients of this step and of those added up before are dropped, and the next step
-// begins anew. A rank that has died or stalls ends the group, as it ends any other.
+// begins anew. A rank that has died ends the group, as it ends any other, and so does one that stalls
+// for longer than the group's timeout. With a timeout of messages the step ends for those that wait
+// that long; they meet the rank that stalled when it is back, which all name then with the action that
+// took so long, and the next step begins anew, too.
 
 /// Trains a model that is cut over processes:
 ///

@@ -4,6 +4,8 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/distributed/peer_failure.h"
+#include "muster/tensor/what_of.h"
 
 namespace muster::parallel {
 namespace {
@@ -26,7 +28,16 @@ void GroupCarrier::send(const Action& action, Handed handed) {
 void GroupCarrier::await(const Action& action) {
   const int peer = peer_of(action);
   let_down_ = true;
-  if (!post_.await(peer, tag_of(action)))
+  bool is_there = false;
+  try {
+    is_there = post_.await(peer, tag_of(action));
+  } catch (const distributed::PeerFailure&) {
+    throw;
+  } catch (...) {
+    tensor::throw_behind(
+        concat(describe(pipeline::partner_of(action)), " has not come from rank ", peer));
+  }
+  if (!is_there)
     throw environment_error(
         {.refused = "the step was given up", .rule = concat("rank ", peer, " has given it up")});
   let_down_ = false;
@@ -36,24 +47,23 @@ Handed GroupCarrier::receive(const Action& action, c10::Device device) {
   return post_.receive(peer_of(action), tag_of(action), device);
 }
 
-bool GroupCarrier::give_up(const std::vector<Action>& list, size_t next) noexcept {
-  bool whole = true;
+void GroupCarrier::give_up(const std::vector<Action>& list, size_t next) noexcept {
+  bool waits = true;
   try {
     post_.discard_found();
   } catch (const std::exception&) {
-    whole = false;
+    waits = false;
   }
   for (; next < list.size(); ++next) {
     const Action& action = list[next];
     try {
       if (is_send(action.kind)) post_.send_given_up(peer_of(action), tag_of(action));
-      // Whoever does not come once would be waited for again and again.
-      if (is_receive(action.kind) && whole) post_.discard(peer_of(action), tag_of(action));
+      // Whoever does not come once would be waited for again and again; what he sends is dropped later.
+      if (is_receive(action.kind) && waits) post_.discard(peer_of(action), tag_of(action));
     } catch (const std::exception&) {  // the failure before it is the one to tell
-      whole = false;
+      waits = false;
     }
   }
-  return whole;
 }
 
 }  // namespace muster::parallel

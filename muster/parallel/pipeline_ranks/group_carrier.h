@@ -17,13 +17,14 @@ class GroupCarrier : public Carrier {
       : post_(post), placement_(placement) {}
 
   void send(const pipeline::Action& action, Handed handed) override;
-  /// Throws an environment error where the partner has given up, has ended, or does not come.
+  /// Throws an environment error where the partner has given up, has ended, or does not come: it
+  /// names the partner's stage then.
   void await(const pipeline::Action& action) override;
   Handed receive(const pipeline::Action& action, c10::Device device) override;
 
   /// Writes and reads the letters of the list from action `next` on, empty: what others wait for
-  /// comes, if only to say that it does not. Throws nothing; false if this rank lost somebody.
-  bool give_up(const std::vector<pipeline::Action>& list, size_t next) noexcept;
+  /// comes, if only to say that it does not. Throws nothing.
+  void give_up(const std::vector<pipeline::Action>& list, size_t next) noexcept;
 
   /// Whether what await() threw is another's failure.
   bool was_let_down() const { return let_down_; }

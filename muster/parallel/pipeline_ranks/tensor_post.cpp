@@ -97,7 +97,7 @@ TensorPost::Head TensorPost::receive_head(int from, int tag) {
   const int64_t inside = std::min(fixed[3], kHeadWords - kFixedWords);
   head.words.assign(fixed.begin() + kFixedWords, fixed.begin() + kFixedWords + inside);
   if (fixed[3] > inside) {
-    const Words rest = words(fixed[3] - inside);
+    const Words rest = within_letter([&] { return words(fixed[3] - inside); });
     head.words.insert(head.words.end(), rest.begin(), rest.end());
   }
   return head;
@@ -131,7 +131,7 @@ bool TensorPost::await(int from, int tag) {
       if (is_there) found_[{from, tag}] = std::move(head);
       return is_there;
     }
-    read(head, from, tag, head_device_);
+    within_letter([&] { return read(head, from, tag, head_device_); });
   }
 }
 
@@ -143,14 +143,14 @@ Handed TensorPost::receive(int from, int tag, c10::Device device) {
 }
 
 void TensorPost::discard(int from, int tag) {
-  if (await(from, tag)) receive(from, tag, head_device_);
+  if (await(from, tag)) within_letter([&] { return receive(from, tag, head_device_); });
 }
 
 void TensorPost::discard_found() {
   while (!found_.empty()) {
     const auto [from, tag] = found_.begin()->first;
     Head head = std::move(found_.extract(found_.begin()).mapped());
-    read(head, from, tag, head_device_);
+    within_letter([&] { return read(head, from, tag, head_device_); });
   }
 }
 

@@ -18,7 +18,8 @@ namespace muster::parallel {
 // for each tensor behind it. All letters of a step are written, in any case: a rank that fails
 // writes that it has given up, in place of what it cannot make any more, so that whoever waits for
 // it goes on at once, and no letter of one step is ever taken for another's. The head has the number
-// of its step, and of its pipeline, for whoever comes back from a step that he had to leave.
+// of its step, and of its pipeline, for whoever comes back from a step that he had to leave. A letter
+// that does not come in time comes later, and is dropped by its number then.
 
 /// One thread. Letters are read from a rank in the order in which it wrote them under their tag.
 class TensorPost {
@@ -48,6 +49,8 @@ class TensorPost {
   void discard(int from, int tag);
   /// Drops what receive() has left of a letter when it threw.
   void discard_found();
+  /// False once a letter has been left in its middle: what comes behind it cannot be told apart.
+  bool is_whole() const { return is_whole_; }
 
  private:
   struct Head {
@@ -57,6 +60,16 @@ class TensorPost {
     std::vector<int64_t> words;  // of the tensors
     size_t next = 0;             // word: of what has not been read yet
   };
+  /// What `read` throws leaves a letter in its middle.
+  template <class Read>
+  auto within_letter(Read&& read) {
+    try {
+      return read();
+    } catch (...) {
+      is_whole_ = false;
+      throw;
+    }
+  }
   void send_head(int to, int tag, Head head);
   Head receive_head(int from, int tag);
   Handed read(Head& head, int from, int tag, c10::Device device);
@@ -68,6 +81,7 @@ class TensorPost {
   c10::Device head_device_;
   int64_t series_ = 0, step_ = 0;
   std::map<std::pair<int, int>, Head> found_;  // by rank and tag
+  bool is_whole_ = true;
 };
 
 }  // namespace muster::parallel

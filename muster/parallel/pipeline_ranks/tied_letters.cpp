@@ -54,14 +54,14 @@ void TiedLetters::add_gradients() {
   }
 }
 
-bool TiedLetters::give_up() noexcept {
-  bool whole = true;
+void TiedLetters::give_up() noexcept {
+  bool waits = true;
   const auto letter = [&](int from, int to, int tag) {
     try {
       if (from == rank_ && to != rank_) post_.send_given_up(to, tag);
-      if (to == rank_ && from != rank_ && whole) post_.discard(from, tag);
+      if (to == rank_ && from != rank_ && waits) post_.discard(from, tag);
     } catch (const std::exception&) {  // the failure before it is the one to tell
-      whole = false;
+      waits = false;
     }
   };
   for (; values_done_ < pairs_.size(); ++values_done_) {
@@ -72,7 +72,6 @@ bool TiedLetters::give_up() noexcept {
     const Pair& pair = pairs_[gradients_done_];
     letter(pair.follower_rank, pair.owner_rank, gradient_tag(gradients_done_));
   }
-  return whole;
 }
 
 }  // namespace muster::parallel

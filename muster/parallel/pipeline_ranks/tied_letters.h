@@ -26,8 +26,8 @@ class TiedLetters {
   void copy_values();
   /// Throws an environment error where the follower's rank has given up.
   void add_gradients();
-  /// Writes and reads the letters that are left of both, empty. False if this rank lost somebody.
-  bool give_up() noexcept;
+  /// Writes and reads the letters that are left of both, empty.
+  void give_up() noexcept;
   /// Whether what the others threw is another's failure.
   bool was_let_down() const { return waits_; }
 

@@ -1,8 +1,11 @@
 // What happens to a pipeline of ranks when one of them cannot do its part.
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -153,6 +156,74 @@ TEST(PipelineOfRanksFails, OnAllRanksWithTheCauseAndGoesOn) {
         }
       }
     });
+  }
+}
+
+/// What ranks say of a step in which a stage takes four times as long as a message may take; then two
+/// steps more, whose gradients are `expected`.
+std::vector<std::string> said_of_a_stall(const std::string& backend,
+                                         std::chrono::milliseconds timeout,
+                                         const torch::Tensor& x,
+                                         const std::vector<torch::Tensor>& expected) {
+  std::vector<torch::nn::Sequential> nets{net_of(3), net_of(3), net_of(3)};
+  std::vector<std::string> said(3);
+  ThreadWorld(3, std::chrono::minutes(2), backend).run([&](const ProcessGroup& group) {
+    const auto me = size_t(group.rank());
+    Faults none;
+    auto blocks = blocks_with(nets[me], none);
+    std::atomic<int> calls = 0;
+    blocks[1].forward = [&calls, timeout, inner = blocks[1].forward](const Tensors& inputs) {
+      if (++calls == 2) std::this_thread::sleep_for(4 * timeout);
+      return inner(inputs);
+    };
+    DistributedPipeline pipe(blocks, group, &mean_of, {.micro_batches = 4, .timeout = timeout});
+    const auto step = [&] { pipe.step({x}, {x}); };
+    said[me] = test::error_of(step);
+    if (said[me].find("a stall") == std::string::npos) return;  // another was slower
+    for (const torch::Tensor& parameter : pipe.parameters())
+      EXPECT_FALSE(parameter.grad().defined());
+    for (int i = 0; i < 2; ++i) {
+      pipe.zero_grad();
+      if (test::error_of(step) != test::kNoError) {
+        said[me] = "a later step was given up";  // a machine that stalls
+        return;
+      }
+    }
+    const auto all = nets[me]->parameters();
+    for (const torch::Tensor& parameter : pipe.parameters()) {
+      for (size_t i = 0; i < all.size(); ++i) {
+        if (all[i].is_same(parameter)) {
+          EXPECT_LE(test::difference({parameter.grad()}, {expected[i]}), 1e-12);
+        }
+      }
+    }
+  });
+  return said;
+}
+
+TEST(PipelineOfRanksFails, NamingTheStageThatStalledAndGoesOn) {
+  auto alone = net_of(3);
+  const torch::Tensor x = torch::randn({4, 3}, torch::kDouble);
+  Faults none;
+  Tensors out{x};
+  for (const Block& block : blocks_with(alone, none)) out = block.forward(out);
+  mean_of(out, {x}).backward();
+  std::vector<torch::Tensor> expected;
+  for (const torch::Tensor& parameter : alone->parameters()) expected.push_back(parameter.grad());
+  const std::string stall = "forward of stage 1, micro-batch 1 (1F1): a stall: it took ";
+  for (const char* backend : {"thread", "shm", "gloo"}) {
+    SCOPED_TRACE(backend);
+    std::vector<std::string> said;
+    // A machine may take longer over something else: then all times are longer.
+    for (std::chrono::milliseconds timeout(100); timeout < std::chrono::seconds(15); timeout *= 2) {
+      said = said_of_a_stall(backend, timeout, x, expected);
+      if (std::ranges::all_of(said,
+                              [&](const auto& text) { return text.find(stall) != text.npos; }))
+        break;
+    }
+    EXPECT_THAT(said[0], HasSubstr(concat("the step was given up: rank 1 stalled: ", stall)));
+    EXPECT_THAT(said[1], HasSubstr(concat("the step was given up: ", stall)));
+    EXPECT_THAT(said[2], HasSubstr(concat("the step was given up: rank 1 stalled: ", stall)));
   }
 }
 
