@@ -98,7 +98,10 @@ Evaluation evaluate(Task& task,
   }
   data::Loader loader(
       dataset,
-      {.batch_size = options.batch_size, .workers = options.workers, .device = device},
+      {.batch_size = options.batch_size,
+       .workers = options.workers,
+       .device = device,
+       .timeout_s = options.loader_timeout_s},
       std::move(sampler));
   const StepContext context{.phase = options.phase, .step = options.step, .epoch = options.epoch};
   data::DeviceBatches batches(device);

@@ -176,6 +176,7 @@ Evaluation Trainer::evaluate_split(const std::shared_ptr<const data::Dataset>& s
       {.batch_size = plan_.options.eval_batch_size,
        .batch_size_flag = "--eval-batch-size",
        .workers = plan_.options.workers,
+       .loader_timeout_s = plan_.options.loader_timeout,
        .precision = plan_.precision.kind,
        .phase = phase,
        .step = position_.step,

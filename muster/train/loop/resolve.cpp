@@ -357,6 +357,12 @@ FitNumbers resolve_fit(FitOptions& options,
   if (options.workers < 0)
     options.workers =
         data::default_workers(around.cores, std::max(around.local_world_size, numbers.threads));
+  if (options.loader_timeout > 0 && options.workers == 0) {
+    throw usage_error({.refused = "--loader-timeout",
+                       .rule = "a worker makes the batches that a step waits for",
+                       .value = "0 workers",
+                       .hint = "take --workers 1 or more"});
+  }
   if (options.batch_size.search.empty()) {
     count_batches(options, numbers);
   } else {

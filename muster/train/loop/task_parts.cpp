@@ -107,7 +107,8 @@ std::unique_ptr<data::Loader> make_loader(const FitPlan& plan,
       data::LoaderOptions{.batch_size = plan.batch_per_rank,
                           .workers = plan.options.workers,
                           .seed = seed,
-                          .device = device_of_rank(plan, group.rank())},
+                          .device = device_of_rank(plan, group.rank()),
+                          .timeout_s = plan.options.loader_timeout},
       std::move(sampler));
 }
 

@@ -63,6 +63,7 @@ void check_numbers(const FitOptions& options) {
   count("--val-check-interval", options.val_check_interval, 0, kNoLimit);
   count("--seed", options.seed, 0, kNoLimit);
   count("--workers", options.workers, -1, kMostThreads);
+  in_range("--loader-timeout", options.loader_timeout, 0, kUnbounded);
   count("--checkpoint-every", options.checkpoint_every, 0, kNoLimit);
   count("--keep-checkpoints", options.keep_checkpoints, 1);
   count("--log-every", options.log_every, 1, kNoLimit);

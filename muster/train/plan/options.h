@@ -54,6 +54,7 @@ struct FitOptions {
   int64_t max_steps = 0;              ///< stop after so many steps of the whole run; 0: no limit
   int64_t seed = 0;
   int64_t workers = -1;                 ///< loader threads per rank; -1: from cores and ranks
+  double loader_timeout = 0;            ///< seconds that a step waits for its batch; 0: no limit
   int64_t checkpoint_every = 0;         ///< steps between, besides one per epoch; 0: only those
   int64_t keep_checkpoints = 3;         ///< newest ones; the best one stays besides
   int64_t log_every = 50;               ///< steps per row of metrics
@@ -326,6 +327,14 @@ void visit_options(Options& options, Visitor&& visit) {
       OptionInfo{
           "workers", "N", "loader threads per rank [-1: from cores and ranks]", kFree, false},
       options.workers);
+  visit(
+      OptionInfo{"loader_timeout",
+                 "S",
+                 "seconds that a step waits for its batch; then the run ends and names the sample "
+                 "[0: no limit]",
+                 kFree,
+                 false},
+      options.loader_timeout);
   if constexpr (kIsTrain) {
     visit(OptionInfo{"validation_samples",
                      "N",

@@ -1,12 +1,15 @@
 // A task whose own code fails where it is told to, on one rank: `muster_failing_task --at WHAT`, with
 // `muster train`'s flags. WHAT:
 //     maker, sample, train_step, loss, metric, evaluate_step
+//     never      a sample that does not come
 //     nan        the metric is NaN instead
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include <torch/nn/functional/loss.h>
@@ -88,6 +91,8 @@ class Rows final : public md::Dataset {
     for (int64_t row = 0; row < rows; ++row) {
       const int64_t index = indices[static_cast<size_t>(row)];
       if (index == kBadSample) fault_.fail("sample");
+      while (index == kBadSample && fault_.is("never"))
+        std::this_thread::sleep_for(std::chrono::seconds(1));
       for (int64_t column = 0; column < 3; ++column)
         data[row][column] = std::sin(static_cast<double>(3 * index + column));
     }

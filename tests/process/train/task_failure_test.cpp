@@ -88,5 +88,27 @@ INSTANTIATE_TEST_SUITE_P(
                     std::get<2>(info.param));
     });
 
+TEST(TaskWhoseSampleNeverComes, EndsAfterTheLoadersTimeoutOnAllRanks) {
+  const test::Folder folder;
+  Launched job({"run",
+                "--nproc-per-node",
+                "2",
+                "--",
+                test::program_path("muster_failing_task"),
+                "--at",
+                "never",
+                "--workers",
+                "1",
+                "--loader-timeout",
+                "3",
+                "--output",
+                (folder.path() / "run").string()});
+  const auto ended = job.wait(kJobLimit);
+  EXPECT_EQ(ended.code, 1) << job.err();
+  EXPECT_THAT(told_by(job, 1),
+              HasSubstr("of epoch 0: a worker makes it within 3 s: still in hand"));
+  EXPECT_THAT(told_by(job, 0), HasSubstr("rank 1 failed: "));
+}
+
 }  // namespace
 }  // namespace muster
