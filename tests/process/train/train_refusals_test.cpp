@@ -43,6 +43,7 @@ TEST(TrainRefuses, NumbersThatDoNotFitOrMakeNoSenseHere) {
            {{"--devices", "0"}, "--devices: at least 1 (got 0)"},
            {{"--strategy", "dp", "--devices", "100000", "--batch-size", "100000"},
             "--devices: at most 1024"},
+           {{"--loader-timeout", "3", "--workers", "0"}, "--loader-timeout: a worker makes"},
            {{"--top-k", "99"}, "--top-k: at most the 4 classes"},
            {{"--optimizer", "sgd:momentum=nan"}, "optimizer sgd parameter \"momentum\""},
            {{"--weights", "no.safetensors"}, "--weights no.safetensors: there is no such file"}}) {
