@@ -15,7 +15,8 @@ namespace {
 constexpr const char* kFile = "folder/fuzz.toml";
 
 void check_spec(const tune::StudySpec& spec) {
-  require(tune::Space::from_description(spec.space.describe()).describe() == spec.space.describe(),
+  require(tune::Space::from_description(spec.space.description()).description() ==
+              spec.space.description(),
           "a description reads back");
   tune::Point point = spec.space.draw({}, spec.seed, 0);
   for (const size_t d : spec.space.grid_dimensions()) point[d] = 0;

@@ -41,7 +41,7 @@ class Writer {
   Writer(const std::filesystem::path& file, const Json& study) : space_(space_of(study["space"])) {
     Json description = study;
     description.erase("trials");
-    description["space"] = space_.describe();
+    description["space"] = space_.description();
     storage_ = open_storage(file, space_, description);
     for (const Event& event : storage_->events()) {
       next_id_ = event.id + 1;

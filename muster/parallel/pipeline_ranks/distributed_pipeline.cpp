@@ -177,7 +177,7 @@ std::optional<RankFailure> DistributedPipeline::State::carry_out(
     for (const int64_t stage : model.mine) here[stage] = &model.stage(stage);
     step.emplace(order, model.ranks.rank(), std::move(here));
     step->run(carrier);
-    if (averages) averages->finish();
+    if (averages) averages->wait();
     if (request.trains) letters.add_gradients();
     for (const at::Tensor& each : step->losses())
       if (each.defined()) made.loss = made.loss.defined() ? made.loss + each : each;

@@ -68,7 +68,7 @@ void StageAverages::post_next(bool with_gradients) {
   }
 }
 
-void StageAverages::finish() {
+void StageAverages::wait() {
   const at::NoGradGuard no_grad;
   for (Sum& sum : sums_) {
     waits_ = true;

@@ -190,13 +190,13 @@ TEST(OomCounterTest, GivesEachKillToOneAttempt) {
   write(3);
   OomCounter counter(folder.path());
   const int64_t first = counter.read();
-  EXPECT_FALSE(counter.take(first));
+  EXPECT_FALSE(counter.claim_kill(first));
   write(5);
-  EXPECT_TRUE(counter.take(first));
-  EXPECT_TRUE(counter.take(first));
-  EXPECT_FALSE(counter.take(first));
+  EXPECT_TRUE(counter.claim_kill(first));
+  EXPECT_TRUE(counter.claim_kill(first));
+  EXPECT_FALSE(counter.claim_kill(first));
   write(6);  // somebody else's, before the next attempt starts
-  EXPECT_FALSE(counter.take(counter.read()));
+  EXPECT_FALSE(counter.claim_kill(counter.read()));
 }
 
 TEST(TrialLogTest, KeepsTheNewestBytes) {
