@@ -7,7 +7,6 @@
 #include <fstream>
 #include <functional>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -24,9 +23,11 @@
 
 #include "tests/support/folder.h"
 #include "tests/support/paths.h"
+#include "tests/support/slurp.h"
 
 namespace muster::tune {
 
+using test::slurp;
 using Decide = std::function<Decision(const ExecutorEvent&)>;
 
 /// A word of a command that has no parameters in it: { and } are doubled.
@@ -37,13 +38,6 @@ inline std::string literally(const std::string& text) {
 }
 
 inline Decision go_on(const ExecutorEvent&) { return {}; }
-
-inline std::string slurp(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream out;
-  out << file.rdbuf();
-  return out.str();
-}
 
 /// Living processes that have `token` in their environment.
 inline std::vector<pid_t> processes_with(const std::string& token) {
