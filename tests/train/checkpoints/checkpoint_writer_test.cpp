@@ -1,6 +1,8 @@
 // Checkpoints that a thread of their own writes: what they hold, and what becomes of an error.
 #include "muster/train/checkpoints/checkpoint_writer.h"
 
+#include <filesystem>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
