@@ -1,6 +1,7 @@
 # muster_room_tests(base)             one executable base_tests of the *_test.cpp in tests/base and the folders below it, which
 #                                     mirror the areas; each TEST is a CTest of its own
 # muster_room_tests(process/tune)     process_tune_tests
+# muster_room_tests(x ONLY a_test.cpp)  of these sources of the folder alone
 # muster_room_tests(x FILTER -*Slow*)  only the TESTs that pass GoogleTest's filter
 # muster_room_tests(x SHARDS 8)       8 CTests, each an eighth of the TESTs in one process, for those that start slowly (LibTorch:
 #                                     0.25 s). A TEST that falls is named in the output. MUSTER_SHARDS=OFF, as in the `dev`
@@ -61,8 +62,12 @@ function(muster_use_torch_pch target)
 endfunction()
 
 function(muster_room_tests folder)
-  cmake_parse_arguments(ARG "TORCH" "FILTER;SHARDS;SANITIZED_SHARDS;FIRST;COST;TIMEOUT;RUN_IF" "LIBRARIES" ${ARGN})
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*_test.cpp)
+  cmake_parse_arguments(ARG "TORCH" "FILTER;SHARDS;SANITIZED_SHARDS;FIRST;COST;TIMEOUT;RUN_IF" "LIBRARIES;ONLY" ${ARGN})
+  if(ARG_ONLY)
+    list(TRANSFORM ARG_ONLY PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/ OUTPUT_VARIABLE sources)
+  else()
+    file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*_test.cpp)
+  endif()
   if(NOT sources)
     return()
   endif()

@@ -7,6 +7,16 @@ muster_room_tests(tune/trial LIBRARIES muster::tune)
 # The two parts of a program's screen that write from a thread of their own are in it.
 muster_room_tests(program/screen LIBRARIES muster::program)
 
+# Files of images and shards are read by several threads.
+muster_room_tests(formats/image ONLY folder_survey_test.cpp LIBRARIES muster::formats)
+muster_room_tests(formats/tar ONLY tar_images_test.cpp LIBRARIES muster::formats)
+
+# One thread of `muster gpu`. Its source is built, and not the program.
+add_library(muster_status_thread STATIC ${CMAKE_SOURCE_DIR}/cli/gpu/status_thread.cpp)
+target_link_libraries(muster_status_thread PRIVATE muster_compile PUBLIC muster::diagnose)
+target_include_directories(muster_status_thread PUBLIC ${CMAKE_SOURCE_DIR})
+muster_room_tests(cli/gpu ONLY status_thread_test.cpp LIBRARIES muster_status_thread)
+
 if(MUSTER_WITH_TORCH)
   muster_room_tests(tensor TORCH LIBRARIES muster::tensor SHARDS 1)
   muster_room_tests(data/loader TORCH LIBRARIES muster::data SHARDS 2)
@@ -21,4 +31,15 @@ if(MUSTER_WITH_TORCH)
       muster_room_tests(parallel/${area} TORCH ${parallel} SHARDS 2)
     endforeach()
   endif()
+  # What asks the driver, which may never answer, on a thread of its own.
+  muster_room_tests(memory/report TORCH ONLY explain_test.cpp LIBRARIES muster::memory muster::testing
+    FILTER Explain.TheDriverNames*)
+  add_dependencies(memory_report_tests muster_fake_devices)
+  # The writer of checkpoints. Its area needs none of the rooms that training needs.
+  file(GLOB checkpoints CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/muster/train/checkpoints/*.cpp)
+  add_library(muster_checkpoints STATIC ${checkpoints})
+  muster_unity(muster_checkpoints checkpoints ${checkpoints})
+  target_link_libraries(muster_checkpoints PRIVATE muster_compile PUBLIC muster::distributed muster::formats muster::tensor)
+  target_include_directories(muster_checkpoints PUBLIC ${CMAKE_SOURCE_DIR})
+  muster_room_tests(train/checkpoints TORCH ONLY checkpoint_writer_test.cpp LIBRARIES muster_checkpoints)
 endif()

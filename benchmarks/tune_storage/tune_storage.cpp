@@ -102,7 +102,7 @@ int main(int argc, char** argv) {
                             {"mode", "min"},
                             {"scope", "last"},
                             {"searcher", "random"},
-                            {"space", space.describe()}};
+                            {"space", space.description()}};
   auto storage = open_storage(
       file, space, description, {.durable = argc > 5 && std::string(argv[5]) == "durable"});
   Load load(*storage, space, at_once, reports);

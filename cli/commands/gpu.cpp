@@ -219,7 +219,7 @@ int watch(const GpuWords& words, program::Console& console) {
     if (key.kind == Key::kInterrupt) code = kInterrupted;
     if (!model.on_key(key)) break;
     const auto newest = thread.newest();
-    if (newest.get() != model.newest()) model.take(newest);
+    if (newest.get() != model.newest()) model.update(newest);
   }
   screen.reset();
   if (!thread.end(kEndTimeoutS)) leave(console, code);

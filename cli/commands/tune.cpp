@@ -240,7 +240,7 @@ int tune_shown(const TuneFlags& flags, program::Console& console) {
                     &tune::wall_clock_s,
                     [&](const auto& core, auto events) {
                       if (sinks) started += starts_among(events);
-                      if (sinks) sinks->take(events);
+                      if (sinks) sinks->on_events(events);
                       table.on_events(core, events);
                     },
                     {.lock_patience_s = kLockPatienceS,

@@ -4,7 +4,7 @@
 
 namespace muster::cli {
 
-void GpuModel::take(Status status) {
+void GpuModel::update(Status status) {
   if (!status) return;
   history_.add(*status);
   last_ = std::move(status);

@@ -23,7 +23,7 @@ class GpuModel {
   using Status = std::shared_ptr<const diagnose::MachineStatus>;
 
   /// A new reading: it is shown unless the screen is held, and its curves are kept in any case.
-  void take(Status status);
+  void update(Status status);
 
   /// False: the user leaves.
   bool on_key(const Key& key);

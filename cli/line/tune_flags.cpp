@@ -176,7 +176,7 @@ std::vector<tune::Parameter> parameters_of(const std::vector<std::string>& flags
 }
 
 template <class To, class From>
-void take(To& to, const From& from) {
+void set_if_given(To& to, const From& from) {
   if constexpr (requires { from.has_value(); }) {
     if (from) to = *from;
   } else {
@@ -209,7 +209,7 @@ void apply_goals(const TypedTune& typed, tune::StudySpec& spec) {
                        .value = typed.objectives[0]});
   }
   if (one) spec.goals.objectives.clear();
-  take(spec.metric, typed.metric);
+  set_if_given(spec.metric, typed.metric);
   if (!typed.mode.empty()) spec.mode = tune::parse_mode(typed.mode);
   if (!typed.objectives.empty()) {
     std::vector<tune::Objective> objectives;
@@ -224,20 +224,20 @@ void apply_goals(const TypedTune& typed, tune::StudySpec& spec) {
 
 void apply(const TypedTune& typed, std::span<const tune::Parameter> params, tune::StudySpec& spec) {
   forget_places(typed, spec);
-  take(spec.name, typed.name);
-  take(spec.storage, typed.storage);
+  set_if_given(spec.name, typed.name);
+  set_if_given(spec.storage, typed.storage);
   apply_goals(typed, spec);
   if (!typed.scope.empty()) spec.scope = tune::parse_scope(typed.scope);
-  take(spec.searcher, typed.searcher);
-  take(spec.scheduler, typed.scheduler);
-  take(spec.num_samples, typed.num_samples);
-  take(spec.max_concurrent, typed.max_concurrent);
-  take(spec.seed, typed.seed);
-  take(spec.resources_per_trial.cpu, typed.cpu);
-  take(spec.resources_per_trial.gpu, typed.gpu);
-  take(spec.time_budget_s, typed.time_budget_s);
-  take(spec.trial_timeout_s, typed.trial_timeout_s);
-  take(spec.keep_checkpoints, typed.keep_checkpoints);
+  set_if_given(spec.searcher, typed.searcher);
+  set_if_given(spec.scheduler, typed.scheduler);
+  set_if_given(spec.num_samples, typed.num_samples);
+  set_if_given(spec.max_concurrent, typed.max_concurrent);
+  set_if_given(spec.seed, typed.seed);
+  set_if_given(spec.resources_per_trial.cpu, typed.cpu);
+  set_if_given(spec.resources_per_trial.gpu, typed.gpu);
+  set_if_given(spec.time_budget_s, typed.time_budget_s);
+  set_if_given(spec.trial_timeout_s, typed.trial_timeout_s);
+  set_if_given(spec.keep_checkpoints, typed.keep_checkpoints);
   if (typed.max_failures) {
     for (tune::FailurePolicy& policy : spec.failures) policy.retries = *typed.max_failures;
   }
@@ -292,7 +292,7 @@ std::optional<int> parse_tune_flags(std::span<const std::string> args,
     flags.spec.places.erase("command");
   }
   fill_in(typed.file, flags.spec);
-  take(flags.executor, typed.executor);
+  set_if_given(flags.executor, typed.executor);
   for (const std::string& name : typed.metric_columns)
     flags.status.metric_columns.emplace_back(name, name);
   tune::check_study(flags.spec);

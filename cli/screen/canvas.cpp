@@ -42,20 +42,20 @@ std::string escape_of(unsigned char c) {
   return {'\\', 'x', kDigits[c >> 4], kDigits[c & 15]};
 }
 
-/// Calls take(bytes) for each code point, escape or replacement.
-template <class Take>
-void each_letter(std::string_view text, Take take) {
+/// Calls visit(bytes) for each code point, escape or replacement.
+template <class Visit>
+void each_letter(std::string_view text, Visit visit) {
   while (!text.empty()) {
     const auto first = static_cast<unsigned char>(text[0]);
     const size_t bytes = code_point_bytes(text);
     // The C1 controls are two bytes: 0xC2 and one below 0xA0.
     const bool is_c1 = bytes == 2 && first == 0xC2 && static_cast<unsigned char>(text[1]) < 0xA0;
     if (first < 0x20 || first == 0x7F) {
-      for (const char c : escape_of(first)) take(std::string_view(&c, 1));
+      for (const char c : escape_of(first)) visit(std::string_view(&c, 1));
     } else if (bytes == 0 || is_c1) {
-      take(kReplacement);
+      visit(kReplacement);
     } else {
-      take(text.substr(0, bytes));
+      visit(text.substr(0, bytes));
     }
     text.remove_prefix(std::max<size_t>(bytes, 1));
   }

@@ -249,21 +249,21 @@ void FullScreen::show(const Canvas& canvas) {
 }
 
 Key FullScreen::wait(double timeout_s, int wake_fd) {
-  const auto take = [&]() -> Key {
+  const auto next_key = [&]() -> Key {
     wint_t code = 0;
     const int kind = ::get_wch(&code);
     if (kind == KEY_CODE_YES) return special_key(code);
     return kind == OK ? letter_key(code) : Key{};
   };
   if (ending_signal != 0) return {Key::kInterrupt};
-  if (const Key key = take(); key.kind != Key::kNothing) return key;
+  if (const Key key = next_key(); key.kind != Key::kNothing) return key;
   pollfd ready[] = {
       {STDIN_FILENO, POLLIN, 0}, {state_->wake_read.get(), POLLIN, 0}, {wake_fd, POLLIN, 0}};
   const int got = ::poll(ready, 3, static_cast<int>(std::ceil(std::max(timeout_s, 0.0) * 1000)));
   if (ending_signal != 0) return {Key::kInterrupt};
   if (got > 0 && (ready[0].revents & (POLLHUP | POLLERR | POLLNVAL)) != 0)
     return {Key::kInterrupt};  // the terminal is gone
-  return take();               // also without input: a signal may have brought another size
+  return next_key();           // also without input: a signal may have brought another size
 }
 
 }  // namespace muster::cli

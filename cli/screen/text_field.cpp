@@ -12,7 +12,7 @@ void TextField::step(bool forward) {
   } while (is_within());
 }
 
-bool TextField::take(const Key& key) {
+bool TextField::handle_key(const Key& key) {
   switch (key.kind) {
     case Key::kLetter:
       text_.insert(cursor_, key.letter);

@@ -17,7 +17,7 @@ class TextField {
   /// What stands before the cursor.
   std::string before() const { return text_.substr(0, cursor_); }
   /// Letters, backspace, left, right, home and end; false for any other key.
-  bool take(const Key& key);
+  bool handle_key(const Key& key);
 
  private:
   void step(bool forward);

@@ -70,7 +70,7 @@ tune::LocalTrialStart start_of(const tune::StudySpec& spec,
                          .checkpoint_folder = folder / "trial-0" / "checkpoints"};
   tune::located(spec, "resources_per_trial", [&] {
     tune::ResourcePool pool(tune::machine_of(spec), spec.resources_per_trial);
-    if (const auto share = pool.take()) {
+    if (const auto share = pool.try_acquire()) {
       for (const size_t gpu : share->gpus) plan.device_ids.push_back(pool.machine().gpus[gpu]);
     }
   });

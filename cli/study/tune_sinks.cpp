@@ -27,13 +27,13 @@ TuneSinks::TuneSinks(const tune::StudySpec& spec, Note note) : note_(std::move(n
   }
   tune::read_events(spec.storage, spec.name, [&](std::span<const tune::Event> past) {
     taken_ = past.back().id;
-    if (ray_) ray_->take(past);
-    if (tensorboard_) tensorboard_->take(past, /*past=*/true);
+    if (ray_) ray_->on_events(past);
+    if (tensorboard_) tensorboard_->on_events(past, /*past=*/true);
   });
   if (tensorboard_) tensorboard_->go_on();
 }
 
-void TuneSinks::take(std::span<const tune::Event> events) {
+void TuneSinks::on_events(std::span<const tune::Event> events) {
   while (!events.empty() && events.front().id <= taken_) events = events.subspan(1);
   if (events.empty()) return;
   taken_ = events.back().id;
@@ -48,7 +48,7 @@ void TuneSinks::give(std::unique_ptr<Sink>& sink,
                      const char* format) {
   if (!sink) return;
   try {
-    sink->take(events);
+    sink->on_events(events);
   } catch (const Error& error) {
     sink.reset();
     note_(concat(what,

@@ -25,7 +25,7 @@ class TuneSinks {
   /// Throws an environment error if a folder cannot be written.
   TuneSinks(const tune::StudySpec& spec, Note note);
 
-  void take(std::span<const tune::Event> events);
+  void on_events(std::span<const tune::Event> events);
 
  private:
   template <class Sink>

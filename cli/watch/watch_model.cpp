@@ -204,7 +204,7 @@ void WatchModel::on_filter_key(const Key& key, double now_s) {
     return;
   }
   if (key.kind != Key::kEnter) {
-    field_.take(key);
+    field_.handle_key(key);
     return;
   }
   try {
@@ -290,7 +290,7 @@ std::optional<WatchRequest> WatchModel::on_add_key(const Key& key) {
     return {};
   }
   if (key.kind != Key::kEnter) {
-    field_.take(key);
+    field_.handle_key(key);
     return {};
   }
   try {

@@ -32,7 +32,7 @@ struct SipState {
     v2 = std::rotl(v2, 32);
   }
 
-  void take(uint64_t word) {
+  void absorb(uint64_t word) {
     v3 ^= word;
     round();
     round();
@@ -97,11 +97,11 @@ uint64_t JobKey::tag(std::string_view bytes) const {
   for (; bytes.size() >= 8; bytes.remove_prefix(8)) {
     uint64_t word = 0;
     std::memcpy(&word, bytes.data(), 8);  // little-endian, as the paper's
-    state.take(word);
+    state.absorb(word);
   }
   for (size_t i = 0; i < bytes.size(); ++i)
     last |= static_cast<uint64_t>(static_cast<unsigned char>(bytes[i])) << (8 * i);
-  state.take(last);
+  state.absorb(last);
   state.v2 ^= 0xff;
   for (int i = 0; i < 4; ++i) state.round();
   return state.v0 ^ state.v1 ^ state.v2 ^ state.v3;

@@ -81,7 +81,7 @@ std::string text_of(const LockHolder& holder) {
                 holder.host.empty() ? "" : " on host " + holder.host);
 }
 
-std::unique_ptr<ProcessLock> ProcessLock::take(const fs::path& path, LockHolder& holder) {
+std::unique_ptr<ProcessLock> ProcessLock::try_acquire(const fs::path& path, LockHolder& holder) {
   std::unique_ptr<ProcessLock> mine(new ProcessLock);
   const std::string name = one_name(path);
   const std::lock_guard guard(held_locks_mutex);

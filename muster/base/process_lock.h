@@ -27,7 +27,8 @@ class ProcessLock {
  public:
   /// Takes the lock; makes the file, in a folder that is there. Null if it is held, with who holds
   /// it in `holder`. Throws an environment error if the file cannot be made or locked.
-  static std::unique_ptr<ProcessLock> take(const std::filesystem::path& path, LockHolder& holder);
+  static std::unique_ptr<ProcessLock> try_acquire(const std::filesystem::path& path,
+                                                  LockHolder& holder);
 
   /// Who holds it now; nothing if nobody does, or if the file is not there.
   static std::optional<LockHolder> holder_of(const std::filesystem::path& path);

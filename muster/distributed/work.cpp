@@ -7,13 +7,14 @@ namespace muster::distributed {
 struct Work::Call {
   c10::intrusive_ptr<c10d::Work> work;  // null where nothing is left to wait for
   at::Tensor result;
-  std::function<void(at::Tensor&)> finish;
+  std::function<void(at::Tensor&)> epilogue;
 };
 
 Work::Work(c10::intrusive_ptr<c10d::Work> work,
            at::Tensor result,
-           std::function<void(at::Tensor&)> finish)
-    : call_(std::make_shared<Call>(Call{std::move(work), std::move(result), std::move(finish)})) {}
+           std::function<void(at::Tensor&)> epilogue)
+    : call_(std::make_shared<Call>(Call{std::move(work), std::move(result), std::move(epilogue)})) {
+}
 
 bool Work::is_completed() const { return !call_ || !call_->work || call_->work->isCompleted(); }
 
@@ -27,7 +28,7 @@ int Work::source() const {
 at::Tensor Work::wait() const {
   if (!call_) return {};
   if (call_->work) call_->work->wait();
-  if (const auto finish = std::exchange(call_->finish, {})) finish(call_->result);
+  if (const auto epilogue = std::exchange(call_->epilogue, {})) epilogue(call_->result);
   return call_->result;
 }
 

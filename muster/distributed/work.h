@@ -22,11 +22,11 @@ class Work {
  public:
   /// Of nothing: over, without a result.
   Work() = default;
-  /// `finish` is called once, when `work` is over and somebody waits: it may leave the result in
+  /// `epilogue` is called once, when `work` is over and somebody waits: it may leave the result in
   /// `result`. Made by ProcessGroup.
   Work(c10::intrusive_ptr<c10d::Work> work,
        at::Tensor result,
-       std::function<void(at::Tensor& result)> finish = {});
+       std::function<void(at::Tensor& result)> epilogue = {});
 
   /// Whether wait() would not wait. Also where it would throw.
   bool is_completed() const;

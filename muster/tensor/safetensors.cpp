@@ -63,7 +63,7 @@ at::ScalarType type_of(const formats::SafetensorsTensor& tensor, const std::stri
                      .value = std::string(tensor.dtype->name)});
 }
 
-formats::SafetensorsTensor describe(const std::string& name, const at::Tensor& tensor) {
+formats::SafetensorsTensor header_entry(const std::string& name, const at::Tensor& tensor) {
   formats::SafetensorsTensor out{.name = name, .dtype = dtype_of(name, tensor.scalar_type())};
   out.shape = tensor.sizes().vec();
   if (tensor.scalar_type() == kPacked) {
@@ -75,16 +75,17 @@ formats::SafetensorsTensor describe(const std::string& name, const at::Tensor& t
   return out;
 }
 
-formats::SafetensorsHeader describe(const TensorFile& file) {
+formats::SafetensorsHeader header_of(const TensorFile& file) {
   formats::SafetensorsHeader header{.metadata = file.metadata};
-  for (const auto& [name, tensor] : file.tensors) header.tensors.push_back(describe(name, tensor));
+  for (const auto& [name, tensor] : file.tensors)
+    header.tensors.push_back(header_entry(name, tensor));
   return header;
 }
 
 /// Hands the bytes of the file to `put`, piece by piece.
 template <class Put>
 void emit(const TensorFile& file, Put put) {
-  formats::SafetensorsHeader header = describe(file);
+  formats::SafetensorsHeader header = header_of(file);
   put(formats::lay_out_safetensors(header));
   std::vector<size_t> order(header.tensors.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;

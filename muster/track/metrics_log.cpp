@@ -87,20 +87,20 @@ PlacedRow row_of_csv(const std::string& line,
                      size_t columns,
                      std::string_view where,
                      int64_t number) {
-  const auto refuse = [&](const std::string& rule) {
+  const auto refusal = [&](const std::string& rule) {
     return usage_error({.refused = concat(where, ", line ", number), .rule = rule});
   };
   const std::vector<std::string> cells = split(line, ',');
   if (cells.size() < kPlaces || cells.size() > kPlaces + columns)
-    throw refuse("it has the header's columns");
+    throw refusal("it has the header's columns");
   for (size_t i = 0; i < 2; ++i) {
     if (to_int(cells[i]).value_or(-1) < 0)
-      throw refuse(concat('"', i == 0 ? "step" : "epoch", "\" is a whole number of at least 0"));
+      throw refusal(concat('"', i == 0 ? "step" : "epoch", "\" is a whole number of at least 0"));
   }
-  if (cells[2].empty()) throw refuse("\"phase\" is a name");
+  if (cells[2].empty()) throw refusal("\"phase\" is a name");
   for (size_t i = 3; i < cells.size(); ++i) {
     if (!cells[i].empty() && !to_double(cells[i]))
-      throw refuse(concat("column ", i + 1, " is a number"));
+      throw refusal(concat("column ", i + 1, " is a number"));
   }
   return placed(*to_int(cells[0]), cells[2]);
 }

@@ -24,7 +24,7 @@ void put_finite(Json& json, const char* key, const std::optional<double>& value)
 
 /// A count that is missing keeps its default; one that is not a whole number of at least 0 spoils
 /// the line.
-bool take(const Json& json, const char* key, int64_t& value) {
+bool read_member(const Json& json, const char* key, int64_t& value) {
   const auto found = json.find(key);
   if (found == json.end()) return true;
   if (!found->is_number_integer()) return false;
@@ -33,7 +33,7 @@ bool take(const Json& json, const char* key, int64_t& value) {
   return value >= 0;
 }
 
-bool take(const Json& json, const char* key, std::optional<double>& value) {
+bool read_member(const Json& json, const char* key, std::optional<double>& value) {
   const auto found = json.find(key);
   if (found == json.end() || found->is_null()) return true;
   if (!found->is_number()) return false;
@@ -45,7 +45,7 @@ bool take(const Json& json, const char* key, std::optional<double>& value) {
 bool take_metrics(const Json& json, std::vector<std::pair<std::string, double>>& metrics) {
   for (const char* name : kOwnMembers) {
     std::optional<double> value;
-    if (!take(json, name, value)) return false;
+    if (!read_member(json, name, value)) return false;
     if (value) metrics.emplace_back(name, *value);
   }
   const auto others = json.find("metrics");
@@ -97,11 +97,12 @@ std::optional<ProgressEvent> parse_progress_line(std::string_view line) {
   if (event.phase != "train" && event.phase != "validate" && event.phase != "test") {
     return std::nullopt;
   }
-  const bool whole = take(json, "epoch", event.epoch) && take(json, "epochs", event.epochs) &&
-                     take(json, "step", event.step) && take(json, "steps", event.steps) &&
-                     take_metrics(json, event.metrics) &&
-                     take(json, "samples_per_s", event.samples_per_s) &&
-                     take(json, "eta_s", event.eta_s);
+  const bool whole = read_member(json, "epoch", event.epoch) &&
+                     read_member(json, "epochs", event.epochs) &&
+                     read_member(json, "step", event.step) &&
+                     read_member(json, "steps", event.steps) && take_metrics(json, event.metrics) &&
+                     read_member(json, "samples_per_s", event.samples_per_s) &&
+                     read_member(json, "eta_s", event.eta_s);
   if (!whole) return std::nullopt;
   return event;
 }

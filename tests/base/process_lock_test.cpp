@@ -27,7 +27,7 @@ class LockKeeper {
     pid_ = ::fork();
     if (pid_ == 0) {
       LockHolder other;
-      const auto lock = ProcessLock::take(path, other);
+      const auto lock = ProcessLock::try_acquire(path, other);
       // A child of the holder that lives on and has all its descriptors.
       const pid_t child = with_child ? ::fork() : 1;
       if (child != 0) (void)!::write(ready[1], &child, sizeof child);
@@ -58,7 +58,7 @@ TEST(ProcessLock, LeavesTheFileOfAnotherWhereItsOwnWasMovedAway) {
   const fs::path place = folder.path() / "run", other = folder.path() / "moved";
   fs::create_directory(place);
   LockHolder holder;
-  auto mine = ProcessLock::take(place / "lock", holder);
+  auto mine = ProcessLock::try_acquire(place / "lock", holder);
   ASSERT_TRUE(mine);
   fs::rename(place, other);
   fs::create_directory(place);
@@ -72,14 +72,14 @@ TEST(ProcessLock, NamesTheProcessAndHostThatHoldItAndDiesWithThem) {
   const fs::path file = folder.path() / "lock";
   LockHolder holder;
   LockKeeper keeper(file);
-  EXPECT_EQ(ProcessLock::take(file, holder), nullptr);
+  EXPECT_EQ(ProcessLock::try_acquire(file, holder), nullptr);
   EXPECT_EQ(holder.pid, keeper.pid());
   EXPECT_EQ(holder.host, host_name());
   ASSERT_TRUE(ProcessLock::holder_of(file));
   EXPECT_EQ(ProcessLock::holder_of(file)->pid, keeper.pid());
   keeper.end();
   EXPECT_EQ(ProcessLock::holder_of(file), std::nullopt);
-  const auto mine = ProcessLock::take(file, holder);
+  const auto mine = ProcessLock::try_acquire(file, holder);
   ASSERT_NE(mine, nullptr);
   EXPECT_TRUE(mine->keeps_others_out());
 }
@@ -90,28 +90,29 @@ TEST(ProcessLock, IsFreeWhenItsProcessIsDeadThoughAChildLivesOn) {
   LockKeeper keeper(file, /*with_child=*/true);
   keeper.end();
   LockHolder holder;
-  EXPECT_NE(ProcessLock::take(file, holder), nullptr);
+  EXPECT_NE(ProcessLock::try_acquire(file, holder), nullptr);
 }
 
 TEST(ProcessLock, KeepsOutASecondOneOfTheSameProcessUnderAnyName) {
   const test::Folder folder;
   LockHolder holder;
-  auto mine = ProcessLock::take(folder.path() / "lock", holder);
+  auto mine = ProcessLock::try_acquire(folder.path() / "lock", holder);
   ASSERT_NE(mine, nullptr);
-  EXPECT_EQ(ProcessLock::take(folder.path() / "." / "lock", holder), nullptr);
+  EXPECT_EQ(ProcessLock::try_acquire(folder.path() / "." / "lock", holder), nullptr);
   EXPECT_EQ(holder.pid, ::getpid());
   EXPECT_EQ(ProcessLock::holder_of(folder.path() / "lock")->pid, ::getpid());
   mine.reset();
   EXPECT_TRUE(fs::is_empty(folder.path()));
-  EXPECT_NE(ProcessLock::take(folder.path() / "lock", holder), nullptr);
+  EXPECT_NE(ProcessLock::try_acquire(folder.path() / "lock", holder), nullptr);
 }
 
 TEST(ProcessLock, InAFolderThatIsNotThereIsAnEnvironmentError) {
   const test::Folder folder;
   LockHolder holder;
-  EXPECT_THAT(test::refusal_of([&] { ProcessLock::take(folder.path() / "no" / "lock", holder); },
-                               ErrorKind::kEnvironment),
-              ::testing::HasSubstr("cannot lock"));
+  EXPECT_THAT(
+      test::refusal_of([&] { ProcessLock::try_acquire(folder.path() / "no" / "lock", holder); },
+                       ErrorKind::kEnvironment),
+      ::testing::HasSubstr("cannot lock"));
 }
 
 // Each of them counts up a number that nothing else protects; a lock that lets two in loses some.
@@ -126,7 +127,7 @@ TEST(ProcessLock, LetsOneInAtATimeWhoeverCreatesAndRemovesTheFile) {
     if (children.back() != 0) continue;
     for (int turn = 0; turn < kTurns;) {
       LockHolder holder;
-      const auto lock = ProcessLock::take(place.path() / "lock", holder);
+      const auto lock = ProcessLock::try_acquire(place.path() / "lock", holder);
       if (!lock) continue;
       AtomicFile file(count);
       file.write(std::to_string(std::stoi(read_file(count)) + 1));

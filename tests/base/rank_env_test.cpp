@@ -1,29 +1,23 @@
 #include "muster/base/rank_env.h"
 
-#include <map>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "muster/base/error.h"
 #include "muster/base/rank_variables.h"
 
+#include "tests/support/variables.h"
+
 namespace muster {
 namespace {
 
+using test::lookup_in;
+using test::Variables;
 using ::testing::HasSubstr;
-using Variables = std::map<std::string, std::string, std::less<>>;
-
-EnvLookup in(const Variables& variables) {
-  return [variables](std::string_view name) -> std::optional<std::string> {
-    const auto found = variables.find(name);
-    return found == variables.end() ? std::nullopt : std::optional(found->second);
-  };
-}
 
 std::string environment_refusal(const Variables& variables) {
   try {
-    rank_env_from(in(variables));
+    rank_env_from(lookup_in(variables));
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kUsage);
     return error.what();
@@ -32,8 +26,8 @@ std::string environment_refusal(const Variables& variables) {
 }
 
 TEST(RankEnv, IsNothingForAProgramStartedAlone) {
-  EXPECT_FALSE(rank_env_from(in({})).has_value());
-  EXPECT_FALSE(rank_env_from(in({{"MASTER_PORT", "rubbish"}})).has_value());
+  EXPECT_FALSE(rank_env_from(lookup_in({})).has_value());
+  EXPECT_FALSE(rank_env_from(lookup_in({{"MASTER_PORT", "rubbish"}})).has_value());
 }
 
 TEST(RankEnv, SurvivesTheWayThroughTheEnvironment) {
@@ -54,7 +48,7 @@ TEST(RankEnv, SurvivesTheWayThroughTheEnvironment) {
                      .use_agent_store = true};
   Variables variables;
   for (const auto& [name, value] : to_environment(sent)) variables[name] = value;
-  const auto got = rank_env_from(in(variables));
+  const auto got = rank_env_from(lookup_in(variables));
   ASSERT_TRUE(got);
   EXPECT_EQ(to_environment(*got), to_environment(sent));
 }
@@ -96,7 +90,7 @@ TEST(RankVariables, AreAllThatALauncherSetsForARank) {
 
 TEST(RankEnv, FillsWhatASmallLauncherLeavesOut) {
   const auto env =
-      rank_env_from(in({{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"LOCAL_WORLD_SIZE", "2"}}));
+      rank_env_from(lookup_in({{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"LOCAL_WORLD_SIZE", "2"}}));
   ASSERT_TRUE(env);
   EXPECT_EQ(env->local_rank, 1);
   EXPECT_EQ(env->master_addr, "127.0.0.1");

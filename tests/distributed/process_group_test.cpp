@@ -1,7 +1,6 @@
 // How a process finds its group: environment, store, backends.
 #include "muster/distributed/process_group.h"
 
-#include <map>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -19,6 +18,7 @@
 
 #include "tests/distributed/listener.h"
 #include "tests/support/error_of.h"
+#include "tests/support/variables.h"
 
 namespace muster {
 namespace {
@@ -261,13 +261,9 @@ TEST(ProcessGroup, ThreadRanksCannotComeFromALauncher) {
 
 TEST(ProcessGroup, WorldSizeZeroIsRefused) {
   EXPECT_EQ(muster_error_of([] { distributed::ThreadWorld(0); }).exit_code(), 2);
-  const std::map<std::string, std::string, std::less<>> environment{{"RANK", "0"},
-                                                                    {"WORLD_SIZE", "0"}};
-  const auto lookup = [&](std::string_view name) -> std::optional<std::string> {
-    const auto found = environment.find(name);
-    return found == environment.end() ? std::nullopt : std::optional(found->second);
-  };
-  const Error error = muster_error_of([&] { rank_env_from(lookup); });
+  const Error error = muster_error_of([] {
+    rank_env_from(test::lookup_in({{"RANK", "0"}, {"WORLD_SIZE", "0"}}));
+  });
   EXPECT_EQ(error.exit_code(), 2);
   EXPECT_THAT(error.what(), HasSubstr("WORLD_SIZE=0"));
 }

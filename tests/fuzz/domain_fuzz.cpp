@@ -53,8 +53,8 @@ void check_domain(const tune::Domain& domain) {
   });
   if (!space) return;
   check_space(*space);
-  const tune::Space again = tune::Space::from_description(space->describe());
-  require(again.describe() == space->describe(), "a description reads back");
+  const tune::Space again = tune::Space::from_description(space->description());
+  require(again.description() == space->description(), "a description reads back");
 }
 
 }  // namespace

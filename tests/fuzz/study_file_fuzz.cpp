@@ -46,7 +46,7 @@ void resume(const std::filesystem::path& file) {
                             {"mode", "min"},
                             {"scope", "last"},
                             {"searcher", "random"},
-                            {"space", space.describe()}};
+                            {"space", space.description()}};
   tune::open_storage(file, space, description)->events();
 }
 

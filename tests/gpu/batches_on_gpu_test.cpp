@@ -91,7 +91,7 @@ TEST_F(BatchesOnGpu, TheTraceHasCopiesBesideTheComputationBefore) {
     spans.end(step);
   }
   std::vector<tensor::DeviceSpans::Span> copies, steps;
-  for (auto& span : spans.finish())
+  for (auto& span : spans.collect())
     (span.row.starts_with("copies") ? copies : steps).push_back(span);
   ASSERT_EQ(copies.size(), steps.size());
   size_t beside = 0;

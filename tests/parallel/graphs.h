@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -71,6 +72,33 @@ inline void expect_same_gradients(torch::nn::Module& ours,
   }
 }
 
+/// Runs `rank_main(group, net, whole)` on each rank: its own net, and one beside it that sees what
+/// all ranks see. They are made before any rank starts, by make_net() or make_net(rank), and by
+/// make_whole().
+template <class MakeNet, class MakeWhole, class RankMain>
+void run_beside_whole(int ranks,
+                      const MakeNet& make_net,
+                      const MakeWhole& make_whole,
+                      const RankMain& rank_main,
+                      const std::string& backend = "thread") {
+  using Net = std::decay_t<decltype(make_whole())>;
+  std::vector<Net> nets, wholes;
+  for (int rank = 0; rank < ranks; ++rank) {
+    if constexpr (std::is_invocable_v<const MakeNet&, int>) {
+      nets.push_back(make_net(rank));
+    } else {
+      nets.push_back(make_net());
+    }
+    wholes.push_back(make_whole());
+  }
+  run_ranks(ranks,
+            [&](ProcessGroup group) {
+              const auto rank = static_cast<size_t>(group.rank());
+              rank_main(group, nets[rank], wholes[rank]);
+            },
+            {.backend = backend});
+}
+
 /// Steps of `ranks` ranks with `options`, each step compared with one rank on the whole batch.
 inline void expect_equals_one_rank(const std::function<Graph()>& make,
                                    const DdpOptions& options,
@@ -78,33 +106,30 @@ inline void expect_equals_one_rank(const std::function<Graph()>& make,
                                    const std::string& backend = "thread",
                                    double tolerance = 1e-12,
                                    int steps = 4) {
-  std::vector<Graph> nets, wholes;
-  for (int rank = 0; rank < ranks; ++rank) {
-    nets.push_back(make());
-    wholes.push_back(make());
-  }
-  const auto dtype = nets[0]->parameters()[0].scalar_type();
-  run_ranks(ranks,
-            [&](ProcessGroup group) {
-              const Graph net = nets[group.rank()], whole = wholes[group.rank()];
-              DistributedDataParallel ddp(net, group, options);
-              for (int step = 0; step < steps; ++step) {
-                const int64_t width = net->layers[0]->options.in_features();
-                const Tensor x = draw({12, width}, 40 + static_cast<uint64_t>(step)).to(dtype);
-                ddp.zero_grad();
-                for (auto& parameter : whole->parameters()) parameter.mutable_grad() = Tensor();
-                ddp->forward(share_of(x, group)).square().mean().backward();
-                whole->forward(x).square().mean().backward();
-                expect_same_gradients(*net, *whole, tolerance);
-                const torch::NoGradGuard no_grad;
-                for (Graph each : {net, whole}) {
-                  for (auto& parameter : each->parameters()) {
-                    if (parameter.grad().defined()) parameter.sub_(parameter.grad(), 0.1);
-                  }
-                }
-              }
-            },
-            {.backend = backend});
+  run_beside_whole(
+      ranks,
+      make,
+      make,
+      [&](const ProcessGroup& group, const Graph& net, const Graph& whole) {
+        const auto dtype = net->parameters()[0].scalar_type();
+        DistributedDataParallel ddp(net, group, options);
+        for (int step = 0; step < steps; ++step) {
+          const int64_t width = net->layers[0]->options.in_features();
+          const Tensor x = draw({12, width}, 40 + static_cast<uint64_t>(step)).to(dtype);
+          ddp.zero_grad();
+          for (auto& parameter : whole->parameters()) parameter.mutable_grad() = Tensor();
+          ddp->forward(share_of(x, group)).square().mean().backward();
+          whole->forward(x).square().mean().backward();
+          expect_same_gradients(*net, *whole, tolerance);
+          const torch::NoGradGuard no_grad;
+          for (Graph each : {net, whole}) {
+            for (auto& parameter : each->parameters()) {
+              if (parameter.grad().defined()) parameter.sub_(parameter.grad(), 0.1);
+            }
+          }
+        }
+      },
+      backend);
 }
 
 /// Linear layers with tanh between them.
@@ -116,6 +141,12 @@ inline Graph three_layers(torch::Dtype dtype = torch::kDouble) {
         return self.layers[2](torch::tanh(self.layers[1](x)));
       },
       dtype);
+}
+
+template <class RankMain>
+void run_three_layers(int ranks, const RankMain& rank_main, const std::string& backend = "thread") {
+  const auto make = [] { return three_layers(); };
+  run_beside_whole(ranks, make, make, rank_main, backend);
 }
 
 }  // namespace muster::test

@@ -8,7 +8,6 @@
 //     tune_search_twin bracket     {"rungs", "seed", "trials"}: the bracket of each trial
 //     tune_search_twin variants    {"space", "points", …}: {"trials", "configs"}
 #include <iostream>
-#include <limits>
 #include <string>
 
 #include "muster/base/error.h"
@@ -18,19 +17,13 @@
 #include "muster/tune/schedule/scheduler.h"
 #include "muster/tune/search/searcher.h"
 
+#include "tests/tune/golden_values.h"
+
 namespace muster::tune {
 namespace {
 
-double number_of(const Json& json) {
-  if (json.is_number()) return json.get<double>();
-  if (json == "nan") return std::numeric_limits<double>::quiet_NaN();
-  return std::numeric_limits<double>::infinity() * (json == "-inf" ? -1 : 1);
-}
-
-TrialState state_of(const std::string& name) {
-  if (name == "failed") return TrialState::kFailed;
-  return name == "pruned" ? TrialState::kPruned : TrialState::kComplete;
-}
+using test::number_of;
+using test::state_of;
 
 Json schedule(const Json& request) {
   const Mode mode = parse_mode(request.at("mode").get<std::string>());

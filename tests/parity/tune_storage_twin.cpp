@@ -16,14 +16,13 @@
 #include "muster/tune/views/ray_files.h"
 #include "muster/tune/views/tensorboard_trials.h"
 
+#include "tests/tune/golden_values.h"
+
 namespace {
 
 using namespace muster;
 using namespace muster::tune;
-
-double number_of(const Json& json) {
-  return json.is_string() ? to_double(json.get<std::string>()).value() : json.get<double>();
-}
+using test::number_of;
 
 Space space_of(const Json& json) {
   std::vector<Parameter> parameters;
@@ -41,7 +40,7 @@ class Writer {
   Writer(const std::filesystem::path& file, const Json& study) : space_(space_of(study["space"])) {
     Json description = study;
     description.erase("trials");
-    description["space"] = space_.describe();
+    description["space"] = space_.description();
     storage_ = open_storage(file, space_, description);
     for (const Event& event : storage_->events()) {
       next_id_ = event.id + 1;

@@ -24,12 +24,16 @@ class Tally {
   void start_peak() { peak_ = live_.load(); }
 
   /// What the calling thread allocated, whoever frees it. Outlives the thread.
-  static Tally& of_thread() {
-    static thread_local auto* const own = new Tally;
-    return *own;
-  }
+  static Tally& of_thread() { return *counted_in(); }
+  /// What the calling thread allocates from now on counts in `tally`, which outlives it.
+  static void set_of_thread(Tally& tally) { counted_in() = &tally; }
 
  private:
+  static Tally*& counted_in() {
+    static thread_local auto* tally = new Tally;
+    return tally;
+  }
+
   std::atomic<int64_t> live_{0}, peak_{0};
 };
 

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <fstream>
 #include <set>
-#include <sstream>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,22 +17,17 @@
 #include "muster/base/text.h"
 
 #include "tests/support/paths.h"
+#include "tests/support/slurp.h"
 
 namespace muster::testing_process {
 namespace {
 
+using test::slurp;
 using Clock = std::chrono::steady_clock;
 
 int ms_until(Clock::time_point until) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
   return static_cast<int>(std::max<int64_t>(left, 0));
-}
-
-std::string slurp(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream out;
-  out << file.rdbuf();
-  return out.str();
 }
 
 /// The parent of a living process; 0 for one that is gone or a zombie.
@@ -221,6 +214,13 @@ std::vector<pid_t> Launched::ranks() const {
     if (::getpgid(pid) == pid && ::getsid(pid) == ::getsid(parent)) found.push_back(pid);
   }
   return found;
+}
+
+std::string stderr_of(const Launched& job, int rank) {
+  std::string all;
+  for (const auto& run : std::filesystem::directory_iterator(job.folder() / "muster/logs"))
+    all += read_file(run.path() / "attempt_0" / std::to_string(rank) / "stderr.log");
+  return all;
 }
 
 std::string rank_program() { return test::program_path("muster_rank_program"); }

@@ -77,6 +77,9 @@ class Launched {
 /// Whether a process runs; one that has ended and was not waited for does not.
 bool is_alive(pid_t pid);
 
+/// All that a rank printed to stderr, from its log: what several say alike is shown once.
+std::string stderr_of(const Launched& job, int rank);
+
 /// The path of muster_rank_program.
 std::string rank_program();
 

@@ -16,7 +16,7 @@ class Vt100 {
   void feed(std::string_view bytes) {
     for (const char c : bytes) {
       pending_ += c;
-      if (take(pending_)) pending_.clear();
+      if (interpret(pending_)) pending_.clear();
     }
   }
 
@@ -34,7 +34,7 @@ class Vt100 {
 
  private:
   /// False: more is to come.
-  bool take(std::string_view bytes) {
+  bool interpret(std::string_view bytes) {
     const auto first = static_cast<unsigned char>(bytes[0]);
     if (first == 27) return take_escape(bytes);
     if (first < 32 || first == 127) return take_control(bytes[0]), true;

@@ -23,7 +23,7 @@ inline Json description_of(const tune::Space& space,
           {"searcher", "random"},
           {"scheduler", "fifo"},
           {"seed", 1},
-          {"space", space.describe()}};
+          {"space", space.description()}};
 }
 
 inline tune::Space small_space() {

@@ -15,6 +15,7 @@
 //     sum VARIANT                    {"sum": of all parameters' magnitudes}
 //     drop                           forgets all variants
 //     threads                        {"threads": ATen's intra-op threads}
+#include <algorithm>
 #include <functional>
 #include <iostream>
 #include <map>
@@ -40,15 +41,14 @@
 #include "muster/base/json.h"
 #include "muster/parallel/replicas/data_parallel.h"
 
-#include "counting_allocator.h"
+#include "tests/support/counting_allocator.h"
 
 namespace {
 
 using muster::Json;
+using muster::test::Tally;
 using torch::Tensor;
 using torch::nn::Sequential;
-
-CountingAllocator& counter() { return CountingAllocator::instance(); }
 
 struct Model {
   std::function<Sequential()> make;
@@ -101,12 +101,18 @@ torch::optim::SGD make_optimizer(Sequential& net) {
 /// A side behind calls. In a step that is counted, each device's bytes are noted in `bytes` when
 /// its forward and loss are done: what activations, clones and outputs come to.
 struct Bytes {
-  bool counts = false;
+  std::vector<Tally*> made;  // by device; none in a step that is not counted
   std::mutex mutex;
   std::map<int, int64_t> alive;  // by device
+  bool counts() const { return !made.empty(); }
+  /// What the calling thread makes from now on is that device's.
+  void set_device(int device) { Tally::set_of_thread(*made.at(static_cast<size_t>(device))); }
+  int device_of_thread() const {
+    return static_cast<int>(std::ranges::find(made, &Tally::of_thread()) - made.begin());
+  }
   void note(int device) {
-    if (!counts) return;
-    const int64_t now = counter().alive_on(device);
+    if (!counts()) return;
+    const int64_t now = made.at(static_cast<size_t>(device))->live();
     const std::lock_guard lock(mutex);
     alive[device] = now;
   }
@@ -144,11 +150,10 @@ Side muster_side(const Model& model, int replicas) {
   };
   return {dp->module(), [=](Bytes& bytes) {
             optimizer->zero_grad();
-            if (bytes.counts)
-              dp->each([](Sequential&, int i) { CountingAllocator::device_of_thread() = i; });
+            if (bytes.counts()) dp->each([&](Sequential&, int i) { bytes.set_device(i); });
             dp->backward(model.x, model.y, [&](Sequential& net, const Tensor& x, const Tensor& y) {
               const Tensor mean = loss(net, x, y);
-              bytes.note(CountingAllocator::device_of_thread());
+              bytes.note(bytes.device_of_thread());
               return mean;
             });
             optimizer->step();
@@ -158,13 +163,13 @@ Side muster_side(const Model& model, int replicas) {
 using Clones = std::vector<std::shared_ptr<torch::nn::SequentialImpl>>;
 
 /// torch::nn::parallel::replicate, each clone counted for its device.
-Clones replicate(const Sequential& net, const std::vector<at::Device>& devices) {
+Clones replicate(const Sequential& net, const std::vector<at::Device>& devices, Bytes& bytes) {
   Clones clones;
   for (size_t i = 0; i < devices.size(); ++i) {
-    CountingAllocator::device_of_thread() = static_cast<int>(i);
+    bytes.set_device(static_cast<int>(i));
     clones.push_back(std::dynamic_pointer_cast<torch::nn::SequentialImpl>(net->clone(devices[i])));
   }
-  CountingAllocator::device_of_thread() = 0;
+  bytes.set_device(0);
   torch::nn::replicate_grad_edges(net.ptr(), clones, devices);
   return clones;
 }
@@ -181,10 +186,9 @@ Side libtorch_side(const Model& model, int replicas) {
   const auto optimizer = shared_optimizer(net);
   return {net, [=](Bytes& bytes) {
             optimizer->zero_grad();
-            if (bytes.counts)
-              for_each_device(replicas, [](int i) { CountingAllocator::device_of_thread() = i; });
-            Clones clones = bytes.counts ? replicate(net, devices)
-                                         : torch::nn::parallel::replicate(net.ptr(), devices);
+            if (bytes.counts()) for_each_device(replicas, [&](int i) { bytes.set_device(i); });
+            Clones clones = bytes.counts() ? replicate(net, devices, bytes)
+                                           : torch::nn::parallel::replicate(net.ptr(), devices);
             const std::vector<Tensor> shards = model.x.chunk(replicas);
             const Tensor scores = torch::cat(
                 torch::nn::parallel::parallel_apply(clones, shards, std::make_optional(devices)));
@@ -218,11 +222,15 @@ Json time_steps(const Side& side, int64_t count) {
 }
 
 Json memory_of(const Side& side) {
+  constexpr size_t kMostDevices = 64;
   Bytes bytes;
-  bytes.counts = true;
-  counter().set_on(true);
-  side.step(bytes);
-  counter().set_on(false);
+  for (size_t i = 0; i < kMostDevices; ++i)
+    bytes.made.push_back(new Tally);  // tensors outlive this
+  bytes.set_device(0);
+  {
+    const muster::test::MemoryCount counted;
+    side.step(bytes);
+  }
   Json list = Json::array();
   for (const auto& [device, alive] : bytes.alive) list.push_back(alive);
   return {{"bytes", list}};

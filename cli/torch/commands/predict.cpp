@@ -42,7 +42,7 @@ void write_predictions(const PredictFlags& flags,
                            .step = rows.first / per_round + 1,
                            .steps = (samples + per_round - 1) / per_round});
       });
-  lines.finish();
+  lines.commit();
   reporter.finish();
   console.note(concat(asked.model,
                       " after step ",

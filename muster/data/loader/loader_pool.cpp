@@ -148,7 +148,7 @@ Outcome LoaderPool::await(const std::shared_ptr<LoaderRun>& run) {
   }
   await_batch(lock, run);
   check_current(*run);
-  Outcome outcome = run->take();
+  Outcome outcome = run->pop();
   lock.unlock();
   work_there_.notify_one();
   return outcome;

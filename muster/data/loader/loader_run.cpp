@@ -114,7 +114,7 @@ bool LoaderRun::next_is_ready() const {
   return ring_[static_cast<size_t>(taken_) % ring_.size()].has_value();
 }
 
-Outcome LoaderRun::take() {
+Outcome LoaderRun::pop() {
   return *std::exchange(ring_[static_cast<size_t>(taken_++) % ring_.size()], std::nullopt);
 }
 

@@ -57,7 +57,7 @@ class LoaderRun {
   bool at_end() const { return taken_ == batches_; }
   int64_t next_batch() const { return taken_; }
   bool next_is_ready() const;
-  Outcome take();
+  Outcome pop();
 
   LoaderState state() const;
 

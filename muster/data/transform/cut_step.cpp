@@ -38,8 +38,8 @@ std::shared_ptr<const Transform> cut_step(
       [draw = cut.draw](const at::Tensor& image, Draws& draws) {
         return draw(size_of(image), draws);
       },
-      [finish = cut.finish](const at::Tensor& image, const Box& box) {
-        return finish(part_of(image, box));
+      [epilogue = cut.epilogue](const at::Tensor& image, const Box& box) {
+        return epilogue(part_of(image, box));
       },
       [move_targets = std::move(move_targets)](
           Targets& targets, const Box& box, const at::Tensor&) { move_targets(targets, box); });

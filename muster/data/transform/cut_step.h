@@ -10,12 +10,12 @@
 
 namespace muster::data {
 
-/// How such a step goes about it. `finish(draw's part of the image)` is what the step makes of the
-/// image, whatever lies around that part.
+/// How such a step goes about it. `epilogue(draw's part of the image)` is what the step makes of
+/// the image, whatever lies around that part.
 struct Cut {
   std::function<Box(const image::Size& whole, Draws& draws)> draw;
   /// part // [C, height, width], which may be seen through other strides than its own.
-  std::function<at::Tensor(const at::Tensor& part)> finish;
+  std::function<at::Tensor(const at::Tensor& part)> epilogue;
 };
 
 /// A step that does so. `move_targets(targets, part)` moves what a sample has in places of its image.

@@ -76,12 +76,12 @@ std::shared_ptr<const Transform> image_step_with_targets(DataSpec spec,
 std::shared_ptr<const Transform> image_step_without_targets(std::string_view transform,
                                                             DataSpec spec,
                                                             ImageChange change) {
-  const auto refuse = [transform = std::string(transform)](Sample&, Draws&) {
+  const auto refuse_targets = [transform = std::string(transform)](Sample&, Draws&) {
     throw usage_error({.refused = concat(transform, " of a sample with boxes, masks or keypoints"),
                        .rule = "it may move pixels, and does not say where",
                        .hint = "one_of and some_of of single steps move them all"});
   };
-  return image_step_with_targets(std::move(spec), std::move(change), refuse);
+  return image_step_with_targets(std::move(spec), std::move(change), refuse_targets);
 }
 
 std::shared_ptr<const Transform> image_step_with(double p, DataSpec spec, ImageChange change) {

@@ -92,7 +92,7 @@ class Transformed final : public Dataset {
         return formats::ImageRegion{box.top, box.left, box.height, box.width};
       }));
       at::Tensor& image = samples.back()["data"];
-      image = cut.finish(image);
+      image = cut.epilogue(image);
     }
     return samples;
   }

@@ -44,7 +44,7 @@ std::shared_ptr<const Transform> make_random_resized_crop(const ParamValues& val
                        [scale, ratio](const image::Size& whole, Draws& draws) {
                          return draw_resized_crop(whole, scale, ratio, draws);
                        },
-                   .finish =
+                   .epilogue =
                        [size, how](const at::Tensor& part) {
                          functional::check_image("random_resized_crop", part);
                          const at::Tensor resized =

@@ -214,7 +214,7 @@ void ChromeTrace::add(std::string_view part) {
   write_(text);
 }
 
-void ChromeTrace::finish() { write_("\n]}\n"); }
+void ChromeTrace::close() { write_("\n]}\n"); }
 
 std::string chrome_trace(std::span<const std::string> parts) {
   int64_t start = std::numeric_limits<int64_t>::max();
@@ -222,7 +222,7 @@ std::string chrome_trace(std::span<const std::string> parts) {
   std::string text;
   ChromeTrace trace(start, [&text](std::string_view piece) { text += piece; });
   for (const std::string& part : parts) trace.add(part);
-  trace.finish();
+  trace.close();
   return text;
 }
 

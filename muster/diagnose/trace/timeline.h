@@ -176,7 +176,7 @@ class ChromeTrace {
   ChromeTrace(int64_t start_ns, std::function<void(std::string_view)> write);
   /// Throws a usage error for a part that is none; the file is then useless.
   void add(std::string_view part);
-  void finish();
+  void close();
 
  private:
   int64_t start_ns_;

@@ -86,7 +86,7 @@ PendingWorkPtr Courier::send(const Message& message) {
     tell({failed(send, to, why)});
   } else if (to == rank_) {
     lock.unlock();
-    take(rank_, send.head, send.bytes);
+    deliver(rank_, send.head, send.bytes);
     work->complete();
   } else {
     there.sends.push_back(std::move(send));
@@ -236,7 +236,7 @@ bool Courier::receive_next(int from) {
     std::memcpy(&head, first.const_data_ptr(), sizeof head);
     const at::Tensor bytes = at::empty({static_cast<int64_t>(head.bytes)}, at::kByte);
     if (head.bytes > 0 && !move(receive_, bytes, from, kBytes)) return false;
-    take(from, head, bytes);
+    deliver(from, head, bytes);
     return true;
   } catch (const std::exception&) {
     fail_receives(from, lost_words(from, tensor::what_of(std::current_exception())));
@@ -244,7 +244,7 @@ bool Courier::receive_next(int from) {
   }
 }
 
-void Courier::take(int from, const MessageHead& head, const at::Tensor& bytes) {
+void Courier::deliver(int from, const MessageHead& head, const at::Tensor& bytes) {
   std::unique_lock lock(mutex_);
   const auto found = awaiting(from, head.tag);
   if (found == receives_.end()) {

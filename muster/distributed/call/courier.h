@@ -88,7 +88,7 @@ class Courier : public std::enable_shared_from_this<Courier> {
   bool send_first(int to);
   bool receive_next(int from);
   void start_receivers(int from);
-  void take(int from, const MessageHead& head, const at::Tensor& bytes);
+  void deliver(int from, const MessageHead& head, const at::Tensor& bytes);
   std::list<Receive>::iterator awaiting(int from, int tag);
   Outcome put(const Receive& receive, int from, const Kept& kept) const;
   void fail_receives(int from, const std::string& why);

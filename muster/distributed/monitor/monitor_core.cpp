@@ -130,7 +130,7 @@ std::vector<MonitoredWorkPtr> Monitor::open_works() {
 
 bool Monitor::look(Clock::time_point& next) {
   if (stopping()) {
-    finish();
+    close();
     return false;
   }
   next = std::min(next, tick_or_fail());
@@ -139,7 +139,7 @@ bool Monitor::look(Clock::time_point& next) {
   return true;
 }
 
-void Monitor::finish() {
+void Monitor::close() {
   std::vector<Failure> left;
   {
     const std::lock_guard lock(mutex_);

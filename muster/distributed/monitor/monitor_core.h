@@ -106,7 +106,7 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
     std::exception_ptr error;
   };
 
-  void finish();
+  void close();
   /// Returns when to look again.
   Clock::time_point tick();
   Clock::time_point tick_or_fail();

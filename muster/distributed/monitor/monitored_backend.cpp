@@ -179,11 +179,11 @@ MonitoredBackend::WorkPtr MonitoredBackend::around(const OpCall& call, Posting& 
 }
 
 MonitorOptions with_environment(MonitorOptions options) {
-  const auto take = [](std::string& option, std::string_view name) {
+  const auto default_from = [](std::string& option, std::string_view name) {
     if (option.empty()) option = process_environment(name).value_or("");
   };
-  take(options.flight_dir, "MUSTER_FLIGHT_DIR");
-  take(options.faults, "MUSTER_FAULTS");
+  default_from(options.flight_dir, "MUSTER_FLIGHT_DIR");
+  default_from(options.faults, "MUSTER_FAULTS");
   return options;
 }
 

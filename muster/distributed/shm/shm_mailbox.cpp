@@ -186,7 +186,7 @@ bool ShmMailbox::open_next(int from, Inbox& inbox) {
   inbox.done = 0;
   if (wanted != receives_.end()) {
     // A receive that does not fit has failed, and takes its message with it.
-    if (fits(*wanted, head, from)) take(inbox, *wanted);
+    if (fits(*wanted, head, from)) assign(inbox, *wanted);
     receives_.erase(wanted);
   }
   ends.read.store(read + sizeof head, std::memory_order_release);
@@ -194,7 +194,7 @@ bool ShmMailbox::open_next(int from, Inbox& inbox) {
 }
 
 /// The message that comes out of the ring is for `receive`, or for nobody if that fails.
-void ShmMailbox::take(Inbox& inbox, Receive& receive) {
+void ShmMailbox::assign(Inbox& inbox, Receive& receive) {
   try {
     const at::Tensor& tensor = receive.tensor;
     inbox.bytes = dense(tensor);
@@ -266,12 +266,12 @@ bool ShmMailbox::pull(int from) {
       ring(from);
     }
     moved = true;
-    if (inbox.done == inbox.head.bytes) finish(from, inbox);
+    if (inbox.done == inbox.head.bytes) complete(from, inbox);
   }
   return moved;
 }
 
-void ShmMailbox::finish(int from, Inbox& inbox) {
+void ShmMailbox::complete(int from, Inbox& inbox) {
   inbox.open = false;
   if (inbox.receive) {
     const Receive receive = *std::exchange(inbox.receive, std::nullopt);

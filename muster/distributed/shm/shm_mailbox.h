@@ -98,11 +98,11 @@ class ShmMailbox : public WorkHelper, public std::enable_shared_from_this<ShmMai
   bool push(std::deque<Send>& sends, int to);
   bool pull(int from);
   bool open_next(int from, Inbox& inbox);
-  void take(Inbox& inbox, Receive& receive);
+  void assign(Inbox& inbox, Receive& receive);
   void keep_rest(Inbox& inbox);
   bool has_room(int to, uint64_t bytes) const;
   bool make_room(int from, Inbox& inbox, const MessageHead& head);
-  void finish(int from, Inbox& inbox);
+  void complete(int from, Inbox& inbox);
   void put(const Receive& receive, const at::Tensor& bytes, int from);
   void put_kept(const Receive& receive, const Kept& kept, int from);
   bool deliver_kept(Receive& receive);

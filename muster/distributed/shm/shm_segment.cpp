@@ -123,23 +123,23 @@ std::shared_ptr<ShmSegment> ShmSegment::make(int world_size,
   std::shared_ptr<ShmSegment> segment(new ShmSegment(world_size));
   const bool named = name != nullptr;
   const std::string own_name = !named ? "" : concat("/muster-", ::getpid(), "-", random_number());
-  const auto refuse = [&](const char* call, int error) {
+  const auto failed = [&](const char* call, int error) {
     why = concat(call, ": ", errno_text(error));
     return nullptr;
   };
   fd.reset(named ? ::shm_open(own_name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600)
                  : ::memfd_create("muster-shm", MFD_CLOEXEC));
-  if (!fd) return refuse(named ? "shm_open" : "memfd_create", errno);
+  if (!fd) return failed(named ? "shm_open" : "memfd_create", errno);
   if (named) *name = own_name;
   if (::ftruncate(fd.get(), static_cast<off_t>(segment->total_bytes_)) != 0)
-    return refuse("ftruncate", errno);
+    return failed("ftruncate", errno);
   // A file of /dev/shm is taken whole at once: where it does not fit, a later touch would be
   // SIGBUS.
   if (named) {
     const int error = ::posix_fallocate(fd.get(), 0, static_cast<off_t>(segment->total_bytes_));
-    if (error != 0) return refuse("/dev/shm", error);
+    if (error != 0) return failed("/dev/shm", error);
   }
-  if (!segment->map(fd.get()).empty()) return refuse("mmap", errno);
+  if (!segment->map(fd.get()).empty()) return failed("mmap", errno);
   segment->initialise();
   return segment;
 }

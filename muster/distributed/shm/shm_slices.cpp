@@ -36,7 +36,7 @@ class SlicedReduction {
       if (p < pieces) write(p);
       if (p > 0) reduce(p - 1);
       steps_.turn();
-      if (p > 0 && takes(steps_.rank())) take(p - 1);
+      if (p > 0 && takes(steps_.rank())) copy_sums(p - 1);
     }
   }
 
@@ -80,7 +80,7 @@ class SlicedReduction {
   }
 
   /// After the turn at which all have reduced: the slot of the turn before is this rank's again.
-  void take(size_t p) const {
+  void copy_sums(size_t p) const {
     const std::byte* slot = steps_.slot_to_write(steps_.rank());
     for (int r = 0; r < world_; ++r) {
       if (r == steps_.rank()) continue;

@@ -24,7 +24,7 @@ using Tensors = std::vector<at::Tensor>;
 constexpr int64_t kVerdictBytes = 1024;
 
 /// A backend may answer null where nothing is left to wait for.
-void finish(const Side& side, const c10::intrusive_ptr<c10d::Work>& work) {
+void wait_for(const Side& side, const c10::intrusive_ptr<c10d::Work>& work) {
   if (!work) return;
   side.interrupt != nullptr ? side.interrupt->wait(work) : void(work->wait());
 }
@@ -41,12 +41,12 @@ Options waited(const Side& side, int root = 0, ReduceOp::RedOpType op = ReduceOp
 
 void all_reduce(const Side& side, at::Tensor tensor, ReduceOp::RedOpType op) {
   Tensors tensors{std::move(tensor)};
-  finish(side, side.group.allreduce(tensors, waited<c10d::AllreduceOptions>(side, 0, op)));
+  wait_for(side, side.group.allreduce(tensors, waited<c10d::AllreduceOptions>(side, 0, op)));
 }
 
 void broadcast_from(const Side& side, at::Tensor tensor, int root) {
   Tensors tensors{std::move(tensor)};
-  finish(side, side.group.broadcast(tensors, waited<c10d::BroadcastOptions>(side, root)));
+  wait_for(side, side.group.broadcast(tensors, waited<c10d::BroadcastOptions>(side, root)));
 }
 
 /// [size of the group, …] of equal tensors.
@@ -56,7 +56,7 @@ at::Tensor all_gather_in(const Side& side, const at::Tensor& tensor) {
   at::Tensor all = at::empty(sizes, tensor.options());
   std::vector<Tensors> outputs{all.unbind(0)};
   Tensors inputs{tensor};
-  finish(side, side.group.allgather(outputs, inputs, waited<c10d::AllgatherOptions>(side)));
+  wait_for(side, side.group.allgather(outputs, inputs, waited<c10d::AllgatherOptions>(side)));
   return all;
 }
 
@@ -172,8 +172,8 @@ void TwoLevelBackend::Run::reduce(at::Tensor& tensor, ReduceOp::RedOpType op) co
   const auto summed = op == ReduceOp::AVG ? ReduceOp::SUM : op;
   at::Tensor dense = tensor.contiguous();
   Tensors tensors{dense};
-  finish(inside(),
-         parts_.inside->reduce(tensors, waited<c10d::ReduceOptions>(inside(), 0, summed)));
+  wait_for(inside(),
+           parts_.inside->reduce(tensors, waited<c10d::ReduceOptions>(inside(), 0, summed)));
   if (parts_.leads()) combine_leaders(dense, summed);
   broadcast_from(inside(), dense, 0);
   if (op == ReduceOp::AVG) dense.div_(parts_.world_size);
@@ -254,8 +254,8 @@ void TwoLevelBackend::Run::gather() const {
     outputs.emplace_back();
     for (const at::Tensor& output : part_.outputs) outputs[0].push_back(flat_bytes(output));
   }
-  finish(all(),
-         parts_.all->gather(outputs, inputs, waited<c10d::GatherOptions>(all(), part_.root)));
+  wait_for(all(),
+           parts_.all->gather(outputs, inputs, waited<c10d::GatherOptions>(all(), part_.root)));
   for (size_t r = 0; !outputs.empty() && r < outputs[0].size(); ++r)
     set_bytes(part_.outputs[r], outputs[0][r]);
 }
@@ -269,8 +269,8 @@ void TwoLevelBackend::Run::scatter() const {
     inputs.emplace_back();
     for (const at::Tensor& input : part_.inputs) inputs[0].push_back(flat_bytes(input));
   }
-  finish(all(),
-         parts_.all->scatter(outputs, inputs, waited<c10d::ScatterOptions>(all(), part_.root)));
+  wait_for(all(),
+           parts_.all->scatter(outputs, inputs, waited<c10d::ScatterOptions>(all(), part_.root)));
   set_bytes(part_.outputs[0], outputs[0]);
 }
 
@@ -345,9 +345,9 @@ void TwoLevelBackend::Run::all_to_all() const {
   for (const int64_t size : takes) total += size;
   at::Tensor output = at::empty({total}, at::kByte);
   auto taken_sizes = takes, given_sizes = gives;  // gloo moves them away
-  finish(all(),
-         parts_.all->alltoall_base(
-             output, input, taken_sizes, given_sizes, waited<c10d::AllToAllOptions>(all())));
+  wait_for(all(),
+           parts_.all->alltoall_base(
+               output, input, taken_sizes, given_sizes, waited<c10d::AllToAllOptions>(all())));
   int64_t from = 0;
   for (size_t r = 0; r < world; ++r) {
     set_bytes(taken[r], output.narrow(0, from, takes[r]));

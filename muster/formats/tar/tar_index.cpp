@@ -75,7 +75,7 @@ class ShardReader {
       add_part(samples_[at->second], std::move(part), member);
     }
     TarIndex out{.shards = {{name_, bytes_.size()}}};
-    for (DraftSample& sample : samples_) finish(sample, shard, out);
+    for (DraftSample& sample : samples_) add_sample(sample, shard, out);
     return out;
   }
 
@@ -113,7 +113,7 @@ class ShardReader {
     return {.fault = concat("it says a class in at most ", most, " bytes, and has ", member.size)};
   }
 
-  void finish(DraftSample& sample, uint32_t shard, TarIndex& out) {
+  void add_sample(DraftSample& sample, uint32_t shard, TarIndex& out) {
     if (!sample.image && sample.said_rank == 0 && sample.fault.empty() &&
         std::ranges::none_of(sample.parts, has_dot_before_image)) {
       ++out.left_aside;

@@ -48,7 +48,7 @@ class PlanWriter {
     return at;
   }
 
-  UniqueFd finish(NurseryPlan plan) {
+  UniqueFd to_file(NurseryPlan plan) {
     plan.bytes = bytes_.size();
     std::memcpy(bytes_.data(), &plan, sizeof plan);
     UniqueFd fd(::memfd_create("muster-plan", MFD_CLOEXEC));
@@ -129,7 +129,7 @@ Warden Nursery::start(const std::filesystem::path& program,
   plan.arguments = writer.texts(argv);
   plan.environment = writer.texts(start.environment);
   plan.rank_signal_mask = *static_cast<const sigset_t*>(rank_signal_mask);
-  const UniqueFd file = writer.finish(plan);
+  const UniqueFd file = writer.to_file(plan);
   const int fds[kNurseryFds] = {
       file.get(), theirs.get(), start.stdin_fd, start.stdout_fd, start.stderr_fd};
   if (!send_fds(control_.get(), fds)) {

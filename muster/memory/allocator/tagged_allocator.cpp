@@ -58,10 +58,10 @@ void describe_refusal(size_t bytes, int64_t live, const std::string& words, bool
   tell_refusal(refusal);
 }
 
-[[noreturn]] void refuse(size_t bytes,
-                         int64_t live,
-                         std::string_view why,
-                         bool was_to_fail = false) {
+[[noreturn]] void throw_out_of_memory(size_t bytes,
+                                      int64_t live,
+                                      std::string_view why,
+                                      bool was_to_fail = false) {
   CpuMemory& memory = cpu_memory();
   memory.refused.fetch_add(1, kRelaxed);
   const std::string scope = name_of(this_thread_state.scope);
@@ -82,19 +82,19 @@ void admit(size_t size) {
   CpuMemory& memory = cpu_memory();
   const auto bytes = static_cast<int64_t>(size);
   if (memory.faults.fails_now())
-    refuse(size, memory.current.load(kRelaxed), "This allocation was to fail.", true);
+    throw_out_of_memory(size, memory.current.load(kRelaxed), "This allocation was to fail.", true);
   const int64_t now = memory.current.fetch_add(bytes, kRelaxed) + bytes;
   const int64_t capacity = memory.capacity.load(kRelaxed);
   if (capacity > 0 && now > capacity) {
     memory.current.fetch_sub(bytes, kRelaxed);
     const int64_t live = now - bytes, free = capacity > live ? capacity - live : 0;
-    refuse(size,
-           live,
-           concat("The CPU has a total capacity of ",
-                  exact_bytes(capacity),
-                  " of which ",
-                  exact_bytes(free),
-                  " is free."));
+    throw_out_of_memory(size,
+                        live,
+                        concat("The CPU has a total capacity of ",
+                               exact_bytes(capacity),
+                               " of which ",
+                               exact_bytes(free),
+                               " is free."));
   }
   memory.allocations.fetch_add(1, kRelaxed);
 }
@@ -116,7 +116,7 @@ void* from_inner(size_t bytes) {
   } catch (const c10::OutOfMemoryError&) {
     throw;
   } catch (const c10::Error& error) {  // what LibTorch's own allocator throws
-    refuse(bytes, memory.current.load(kRelaxed), error.what_without_backtrace());
+    throw_out_of_memory(bytes, memory.current.load(kRelaxed), error.what_without_backtrace());
   }
 }
 
@@ -182,7 +182,8 @@ class TaggedAllocator final : public c10::Allocator {
     ++this_thread_state.allocations;
     if (bytes == 0) return {nullptr, nullptr, &drop, c10::Device(c10::kCPU)};
     CpuMemory& memory = cpu_memory();
-    if (bytes > kMostBytes) refuse(bytes, memory.current.load(kRelaxed), "No machine has that.");
+    if (bytes > kMostBytes)
+      throw_out_of_memory(bytes, memory.current.load(kRelaxed), "No machine has that.");
     const Level level = memory.level.load(kRelaxed);
     const bool counted = level != Level::kOff;
     if (counted) admit(bytes);

@@ -42,20 +42,20 @@ double rate_of(const BatchProbe& probe) {
 }  // namespace
 
 BatchFinder::BatchFinder(const BatchLimits& limits) : limits_(limits) {
-  const auto refuse = [](const char* name, const std::string& rule, const std::string& value) {
+  const auto refusal = [](const char* name, const std::string& rule, const std::string& value) {
     return usage_error({.refused = concat("BatchLimits::", name), .rule = rule, .value = value});
   };
   if (!(limits.bytes > 0) || !std::isfinite(limits.bytes))
-    throw refuse("bytes", "above 0", shortest(limits.bytes));
+    throw refusal("bytes", "above 0", shortest(limits.bytes));
   if (limits.multiple_of < 1)
-    throw refuse("multiple_of", "at least 1", std::to_string(limits.multiple_of));
+    throw refusal("multiple_of", "at least 1", std::to_string(limits.multiple_of));
   if (limits.most < limits.multiple_of) {
-    throw refuse(
+    throw refusal(
         "most", concat("at least multiple_of, ", limits.multiple_of), std::to_string(limits.most));
   }
   if (!(limits.margin >= 0 && limits.margin < 1))
-    throw refuse("margin", "from 0 to below 1", shortest(limits.margin));
-  if (limits.probes < 1) throw refuse("probes", "at least 1", std::to_string(limits.probes));
+    throw refusal("margin", "from 0 to below 1", shortest(limits.margin));
+  if (limits.probes < 1) throw refusal("probes", "at least 1", std::to_string(limits.probes));
 }
 
 /// What the two largest that fit say of larger ones.

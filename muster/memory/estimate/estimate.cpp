@@ -115,7 +115,7 @@ PeakEstimate peak_of(const MetaTrace& trace) {
     all += change;
     live[static_cast<size_t>(block.owner)] += change;
     if (event.is_birth) {
-      handles[event.block] = pool.take(block.bytes);
+      handles[event.block] = pool.allocate(block.bytes);
     } else {
       pool.release(handles[event.block]);
     }

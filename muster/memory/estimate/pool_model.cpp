@@ -43,7 +43,7 @@ void PoolModel::split(size_t index, int64_t bytes) {
   free_of(whole).insert({pieces_[rest].bytes, rest});
 }
 
-size_t PoolModel::take(int64_t asked) {
+size_t PoolModel::allocate(int64_t asked) {
   const int64_t bytes = rounded(asked);
   const bool is_small = bytes <= kMostSmall;
   FreeList& free = is_small ? small_ : large_;

@@ -24,7 +24,7 @@ namespace muster::memory {
 class PoolModel {
  public:
   /// Returns what release() takes.
-  size_t take(int64_t bytes);
+  size_t allocate(int64_t bytes);
   void release(size_t handle);
 
   int64_t allocated() const {

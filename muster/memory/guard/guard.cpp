@@ -142,7 +142,7 @@ GuardedStep Guard::step(c10::ArrayRef<int64_t> rows,
 Guard::Own Guard::attempt(const std::vector<MicroBatch>& pieces, const MicroStep& run) {
   Own own;
   try {
-    parts_->step.take();
+    parts_->step.capture();
     for (const MicroBatch& piece : pieces) run(piece);
   } catch (...) {
     own.error = std::current_exception();

@@ -45,7 +45,7 @@ std::vector<c10::Device> StepState::devices() const {
   return found;
 }
 
-void StepState::take() {
+void StepState::capture() {
   const c10::NoGradGuard no_grad;
   is_taken_ = false;
   take_gradients();
@@ -94,7 +94,7 @@ void StepState::take_generators() {
 }
 
 void StepState::put_back() {
-  if (!is_taken_) return;  // memory ran out in take(), before anything could change
+  if (!is_taken_) return;  // memory ran out in capture(), before anything could change
   const c10::NoGradGuard no_grad;
   for (Gradient& each : gradients_) {
     at::Tensor& now = each.parameter.mutable_grad();

@@ -19,13 +19,13 @@ class StepState {
 
   /// As it is now. Gradients that are defined are copied to host memory, so that a step that begins
   /// without any takes no memory here; buffers are copied where they are, to memory that is kept.
-  void take();
+  void capture();
   /// As it was: what was undefined is so again, the same tensors have their numbers again.
   void put_back();
 
-  /// Since take(): the name of a buffer that is another one, or "".
+  /// Since capture(): the name of a buffer that is another one, or "".
   std::string changed_buffer() const;
-  /// Since take(): a generator has been drawn from.
+  /// Since capture(): a generator has been drawn from.
   bool has_drawn() const;
 
   /// The devices of parameters and buffers, without the CPU.

@@ -90,7 +90,7 @@ class ActivationOffload::Depot {
   explicit Depot(OffloadOptions options) : options_(options) {}
 
   /// The parcel of what `tensor` is, on its way to the host.
-  std::shared_ptr<Parcel> take(const at::Tensor& tensor) {
+  std::shared_ptr<Parcel> parcel_of(const at::Tensor& tensor) {
     const std::lock_guard lock(mutex_);
     const auto known = of_storage_.find(tensor.storage().unsafeGetStorageImpl());
     if (known != of_storage_.end()) {
@@ -251,7 +251,7 @@ std::unique_ptr<tensor::SavedTensor> ActivationOffload::pack(const at::Tensor& t
     depot_->stays(tensor);
     return std::make_unique<Stayed>(tensor);
   }
-  return std::make_unique<Ticket>(depot_, depot_->take(tensor));
+  return std::make_unique<Ticket>(depot_, depot_->parcel_of(tensor));
 }
 
 OffloadBytes ActivationOffload::bytes() const { return depot_->bytes(); }

@@ -68,7 +68,7 @@ class Recomputation::Ticket : public tensor::SavedTensor {
   Ticket(const Ticket&) = delete;
   Ticket& operator=(const Ticket&) = delete;
 
-  at::Tensor unpack() override { return run_->take(number_); }
+  at::Tensor unpack() override { return run_->recomputed(number_); }
 
  private:
   std::shared_ptr<Recomputation> run_;
@@ -95,7 +95,7 @@ class Recomputation::SecondRun : public tensor::SavedTensorHooks {
 
   /// Throws a usage error unless it saved what the first run did. `is_whole`: the first run is
   /// over, so that this one may not have saved more.
-  Made finish(bool is_whole) {
+  Made checked_result(bool is_whole) {
     if (count_ < saved_.size() || (is_whole && !early_stop_ && count_ > saved_.size())) {
       differences_.insert(
           differences_.begin(),
@@ -153,7 +153,7 @@ std::unique_ptr<tensor::SavedTensor> Recomputation::ticket(const at::Tensor& ten
 
 // The lock is held while the function runs: another thread that goes back through the same graph
 // waits for what this one makes. Inner functions lock before outer ones, whose inputs they ask for.
-at::Tensor Recomputation::take(size_t number) {
+at::Tensor Recomputation::recomputed(size_t number) {
   const int task = torch::autograd::get_current_graph_task_id();
   const std::lock_guard lock(mutex_);
   Made* made = &made_[task];
@@ -195,7 +195,7 @@ Recomputation::Made Recomputation::run_again() {
       return;
     }
   });
-  return second.finish(first_run_over_);
+  return second.checked_result(first_run_over_);
 }
 
 CheckpointedRun::CheckpointedRun(Recomputation::Again again,

@@ -84,7 +84,7 @@ class Recomputation : public std::enable_shared_from_this<Recomputation> {
   };
   using Made = std::vector<tensor::UnchangedTensor>;
 
-  at::Tensor take(size_t number);
+  at::Tensor recomputed(size_t number);
   Made run_again();
   void drop_at_end_of_backward(int task);
 

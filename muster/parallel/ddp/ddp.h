@@ -231,7 +231,7 @@ class DistributedDataParallel {
     if constexpr (detail::kIsTorchModule<Module>) {
       if (tree_->holds(detail::module_of(module_))) return;
       const NamedTensors now = detail::named_parameters_of(module_);
-      if (!sync_->identity().holds(now)) sync_->identity().refuse(now);
+      if (!sync_->identity().holds(now)) sync_->identity().throw_changed(now);
       tree_.emplace(detail::module_of(module_));  // another activation, say
     }
   }

@@ -87,7 +87,7 @@ class DirectGradients::BucketHook final : public c10d::CommHookInterface {
   explicit BucketHook(DirectGradients& gradients) : gradients_(gradients) {}
 
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
-    gradients_.take(bucket);
+    gradients_.add_bucket(bucket);
     auto done = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
     done->markCompleted(c10::IValue(bucket.getBuffer()));
     return done;
@@ -169,7 +169,7 @@ at::Tensor DirectGradients::share() const {
   return at::native::wrapped_scalar_tensor(1.0 / group_.world_size());
 }
 
-void DirectGradients::take(c10d::GradBucket& bucket) {
+void DirectGradients::add_bucket(c10d::GradBucket& bucket) {
   const c10::NoGradGuard no_grad;
   unfinished_ = true;
   has_buckets_ = bucket.isLast();
@@ -190,7 +190,7 @@ void DirectGradients::post_ready() {
   // After the Reducer's own callback, which is queued before the first of these two runs, and which
   // writes to the same gradients.
   torch::autograd::Engine::get_default_engine().queue_callback([this] {
-    torch::autograd::Engine::get_default_engine().queue_callback([this] { finish(); });
+    torch::autograd::Engine::get_default_engine().queue_callback([this] { wait_and_write(); });
   });
 }
 
@@ -201,7 +201,7 @@ void DirectGradients::post(at::Tensor& tensor, bool average) {
   works_.push_back(group_.c10d()->allreduce(flat, options));
 }
 
-void DirectGradients::finish() {
+void DirectGradients::wait_and_write() {
   const c10::NoGradGuard no_grad;
   unfinished_ = expecting_ = false;
   const auto works = std::exchange(works_, {});

@@ -83,11 +83,11 @@ class DirectGradients {
   };
 
   void arrived(Large& large, const at::Tensor& incoming);
-  void take(c10d::GradBucket& bucket);
+  void add_bucket(c10d::GradBucket& bucket);
   at::Tensor share() const;  // 1 / world size
   void post_ready();
   void post(at::Tensor& tensor, bool average);
-  void finish();
+  void wait_and_write();
 
   distributed::ProcessGroup group_;
   NamedTensors small_;

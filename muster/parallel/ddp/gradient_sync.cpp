@@ -147,16 +147,16 @@ void GradientSync::require_reducer() const {
 void GradientSync::sort_parameters(NamedTensors parameters, NamedTensors buffers) {
   // Tied weights are registered under several names and reduced once.
   std::unordered_set<const void*> seen;
-  const auto take = [&](const std::string& name, const at::Tensor& tensor) {
+  const auto is_kept = [&](const std::string& name, const at::Tensor& tensor) {
     return tensor.defined() && !contains(options_.parameters_to_ignore, name) &&
            seen.insert(tensor.unsafeGetTensorImpl()).second;
   };
   for (auto& [name, tensor] : parameters) {
-    if (take(name, tensor))
+    if (is_kept(name, tensor))
       (tensor.requires_grad() ? parameters_ : frozen_).emplace_back(name, tensor);
   }
   for (auto& [name, tensor] : buffers) {
-    if (take(name, tensor)) buffers_.emplace_back(name, tensor);
+    if (is_kept(name, tensor)) buffers_.emplace_back(name, tensor);
   }
   if (parameters_.empty()) {
     throw usage_error(

@@ -12,7 +12,9 @@ class Adapter final : public c10d::CommHookInterface {
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
     return run_->start(bucket);
   }
-  at::Tensor parseHookResult(const c10::IValue& result) override { return run_->finish(result); }
+  at::Tensor parseHookResult(const c10::IValue& result) override {
+    return run_->averaged_gradient(result);
+  }
 
  private:
   std::shared_ptr<HookRun> run_;
@@ -27,20 +29,20 @@ c10::intrusive_ptr<c10::ivalue::Future> HookRun::start(c10d::GradBucket& bucket)
   return started_.back().future();
 }
 
-at::Tensor HookRun::finish(const c10::IValue& arrived) {
+at::Tensor HookRun::averaged_gradient(const c10::IValue& arrived) {
   if (started_.empty())
     throw internal_error({.refused = "a bucket ended that no communication hook had started"});
   const BucketReduction oldest = std::move(started_.front());
   started_.pop_front();
   const at::Tensor tensor = c10d::detail::parseCppCommHookResult(arrived);
-  return oldest.finish() ? oldest.finish()(tensor) : tensor;
+  return oldest.epilogue() ? oldest.epilogue()(tensor) : tensor;
 }
 
 void HookRun::drain() {
   while (!started_.empty()) {
     const auto future = started_.front().future();
     future->waitAndThrow();
-    finish(future->value());
+    averaged_gradient(future->value());
   }
 }
 

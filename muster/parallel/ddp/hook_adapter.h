@@ -19,7 +19,7 @@ class HookRun {
 
   c10::intrusive_ptr<c10::ivalue::Future> start(c10d::GradBucket& bucket);
   /// The averaged gradient of the oldest bucket that was started and not finished.
-  at::Tensor finish(const c10::IValue& arrived);
+  at::Tensor averaged_gradient(const c10::IValue& arrived);
   /// For a rank without a step of its own (join): waits for all that was started and drops it.
   void drain();
 

@@ -18,11 +18,11 @@ class FunctionHook final : public CommHook {
 
 }  // namespace
 
-BucketReduction::BucketReduction(const c10::intrusive_ptr<c10d::Work>& work, Finish finish)
-    : BucketReduction(work->getFuture(), std::move(finish)) {}
+BucketReduction::BucketReduction(const c10::intrusive_ptr<c10d::Work>& work, Epilogue epilogue)
+    : BucketReduction(work->getFuture(), std::move(epilogue)) {}
 
-BucketReduction::BucketReduction(c10::intrusive_ptr<c10::ivalue::Future> future, Finish finish)
-    : future_(std::move(future)), finish_(std::move(finish)) {}
+BucketReduction::BucketReduction(c10::intrusive_ptr<c10::ivalue::Future> future, Epilogue epilogue)
+    : future_(std::move(future)), epilogue_(std::move(epilogue)) {}
 
 void CommHook::load_state(const NamedTensors& state) {
   if (state.empty()) return;

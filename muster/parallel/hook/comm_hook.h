@@ -21,8 +21,8 @@ namespace muster::parallel {
 // Note [Communication hooks]
 // A hook takes the place of DDP's own "divide, then sum over the ranks". It is called once per
 // bucket and step, buckets in the same order on every rank, by the thread that runs backward, while
-// backward goes on: it starts the transfer and returns. After backward `finish` is called for each
-// bucket, again in order and by that thread, and makes the averaged gradient of what arrived. Both
+// backward goes on: it starts the transfer and returns. After backward `epilogue` is called for
+// each bucket, again in order and by that thread, and makes the averaged gradient of what arrived. Both
 // orders are the same on all ranks, so both may start collectives. A hook divides itself: DDP does
 // not any more. Under no_sync it is not called.
 
@@ -30,19 +30,19 @@ namespace muster::parallel {
 class BucketReduction {
  public:
   /// From the tensor that arrived to the bucket's averaged gradient, as long as the bucket.
-  using Finish = std::function<at::Tensor(const at::Tensor& arrived)>;
+  using Epilogue = std::function<at::Tensor(const at::Tensor& arrived)>;
 
-  /// Without `finish`, what arrives is the averaged gradient itself.
-  BucketReduction(const c10::intrusive_ptr<c10d::Work>& work, Finish finish = nullptr);
+  /// Without `epilogue`, what arrives is the averaged gradient itself.
+  BucketReduction(const c10::intrusive_ptr<c10d::Work>& work, Epilogue epilogue = nullptr);
   /// The value is a tensor, or a list of one.
-  BucketReduction(c10::intrusive_ptr<c10::ivalue::Future> future, Finish finish = nullptr);
+  BucketReduction(c10::intrusive_ptr<c10::ivalue::Future> future, Epilogue epilogue = nullptr);
 
   const c10::intrusive_ptr<c10::ivalue::Future>& future() const { return future_; }
-  const Finish& finish() const { return finish_; }
+  const Epilogue& epilogue() const { return epilogue_; }
 
  private:
   c10::intrusive_ptr<c10::ivalue::Future> future_;
-  Finish finish_;
+  Epilogue epilogue_;
 };
 
 /// One hook of one DistributedDataParallel on one rank.

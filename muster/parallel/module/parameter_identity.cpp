@@ -102,7 +102,7 @@ bool ParameterIdentity::holds(const NamedTensors& now) const {
   return true;
 }
 
-void ParameterIdentity::refuse(const NamedTensors& now) const {
+void ParameterIdentity::throw_changed(const NamedTensors& now) const {
   std::string found = "none";
   for (size_t i = 0; i < now.size(); ++i) {
     if (i < parameters_.size() && now[i].second.is_same(parameters_[i].second)) continue;

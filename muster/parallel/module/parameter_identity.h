@@ -33,7 +33,7 @@ class ParameterIdentity {
   /// `now`: the module's parameters, as at construction.
   bool holds(const NamedTensors& now) const;
   /// Throws the usage error for parameters for which holds() is false.
-  [[noreturn]] void refuse(const NamedTensors& now) const;
+  [[noreturn]] void throw_changed(const NamedTensors& now) const;
 
  private:
   struct Averaged;  // hides the kind of pointer, which differs between LibTorch's versions

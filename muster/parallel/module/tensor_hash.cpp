@@ -25,7 +25,7 @@ uint64_t load(const unsigned char* data) {
 uint64_t stir(uint64_t lane, uint64_t word) { return std::rotl(lane ^ (word * kOddA), 29) * kOddB; }
 
 /// SplitMix64's last step (Steele et al. 2014): a bijection that spreads every bit.
-uint64_t finish(uint64_t value) {
+uint64_t avalanche(uint64_t value) {
   value = (value ^ (value >> 30)) * kOddB;
   value = (value ^ (value >> 27)) * kOddC;
   return value ^ (value >> 31);
@@ -42,10 +42,10 @@ uint64_t hash_bytes(const void* data, int64_t size, uint64_t seed) {
     for (size_t i = 0; i < lanes.size(); ++i) lanes[i] = stir(lanes[i], load(next + 8 * i));
   }
   uint64_t hash = static_cast<uint64_t>(size) * kOddA;
-  for (const uint64_t lane : lanes) hash = finish(hash ^ lane) + kOddC;
+  for (const uint64_t lane : lanes) hash = avalanche(hash ^ lane) + kOddC;
   for (; end - next >= 8; next += 8) hash = stir(hash, load(next));
   for (; next != end; ++next) hash = stir(hash, *next);
-  return finish(hash);
+  return avalanche(hash);
 }
 
 at::Tensor hash_on_device(const at::Tensor& tensor, uint64_t seed) {

@@ -178,7 +178,7 @@ std::optional<RankFailure> DistributedPipeline::State::carry_out(
     step.emplace(order, model.ranks.rank(), std::move(here));
     step->run(carrier);
     stall = stall_in(step->spans(), options.timeout);
-    if (averages) averages->finish();
+    if (averages) averages->wait();
     if (request.trains) letters.add_gradients();
     for (const at::Tensor& each : step->losses())
       if (each.defined()) made.loss = made.loss.defined() ? made.loss + each : each;

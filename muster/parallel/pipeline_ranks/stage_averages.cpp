@@ -27,7 +27,7 @@ void StageAverages::post_next(bool with_gradients) {
   waits_ = false;
 }
 
-void StageAverages::finish() {
+void StageAverages::wait() {
   for (GradientMean& mean : means_) {
     waits_ = true;
     mean.wait();

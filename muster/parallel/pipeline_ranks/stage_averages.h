@@ -29,8 +29,8 @@ class StageAverages {
   /// The stage's gradients are whole. Throws a usage error for sparse ones.
   void post(int64_t stage);
   /// All are posted: the parameters have the averages when it returns.
-  void finish();
-  /// Whether what post() or finish() threw is another's failure.
+  void wait();
+  /// Whether what post() or wait() threw is another's failure.
   bool was_let_down() const { return waits_; }
   /// Takes part with nothing in what was not posted, and leaves the gradients as they are.
   void give_up();

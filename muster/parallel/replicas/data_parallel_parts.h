@@ -40,8 +40,8 @@ struct Shard {
   template <class T>
   std::decay_t<T> of(const T& value) const {
     std::decay_t<T> part = value;
-    const auto take = [&](at::Tensor& tensor) { tensor = of_tensor(tensor); };
-    visit_batch(part, take);
+    const auto cut = [&](at::Tensor& tensor) { tensor = of_tensor(tensor); };
+    visit_batch(part, cut);
     return part;
   }
 };

@@ -282,7 +282,7 @@ class ShardedDataParallel {
     if constexpr (detail::kIsTorchModule<Module>) {
       if (tree_->holds(detail::module_of(module_))) return;
       const NamedTensors now = detail::named_parameters_of(module_);
-      if (!core_->identity().holds(now)) core_->identity().refuse(now);
+      if (!core_->identity().holds(now)) core_->identity().throw_changed(now);
       tree_.emplace(detail::module_of(module_));
     }
   }

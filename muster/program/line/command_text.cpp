@@ -7,7 +7,7 @@
 namespace muster::program {
 namespace {
 
-OptionText describe(const CLI::Option& option) {
+OptionText option_text_of(const CLI::Option& option) {
   OptionText text;
   for (const std::string& name : option.get_snames()) text.flags.push_back("-" + name);
   for (const std::string& name : option.get_lnames()) text.flags.push_back("--" + name);
@@ -20,13 +20,14 @@ OptionText describe(const CLI::Option& option) {
 
 }  // namespace
 
-CommandText describe(const CLI::App& app) {
+CommandText command_text_of(const CLI::App& app) {
   CommandText text{.about = app.get_description(), .footer = app.get_footer()};
   constexpr std::string_view kUsage = "Usage: ";
   const std::string help = app.help();
   const size_t from = help.find(kUsage) + kUsage.size();
   text.usage = help.substr(from, help.find('\n', from) - from);
-  for (const CLI::Option* option : app.get_options()) text.options.push_back(describe(*option));
+  for (const CLI::Option* option : app.get_options())
+    text.options.push_back(option_text_of(*option));
   return text;
 }
 

@@ -32,7 +32,7 @@ struct CommandText {
 };
 
 /// `help` stays empty: the overview knows it.
-CommandText describe(const CLI::App& app);
+CommandText command_text_of(const CLI::App& app);
 
 Json to_json(const CommandText& command);
 CommandText command_text(const Json& json);

@@ -167,7 +167,7 @@ std::unique_ptr<CLI::App> make_app(const std::string& title,
 
 std::optional<int> parse(CLI::App& app, std::span<const std::string> args, Console& console) {
   if (args.size() == 1 && args[0] == kDescribe) {
-    console.out() << json_text(to_json(describe(app))) << '\n' << std::flush;
+    console.out() << json_text(to_json(command_text_of(app))) << '\n' << std::flush;
     return 0;
   }
   // CLI11 would take a flag as the value of the one before it.

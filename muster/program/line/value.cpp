@@ -84,23 +84,24 @@ CLI::Option* detail::add_value(
     const std::string& help,
     std::function<void(const std::string& flag, const std::string& text)> read,
     std::function<std::string()> show) {
-  const auto take = [flag = said_name(names), read = std::move(read)](const CLI::results_t& given) {
+  const auto parse = [flag = said_name(names),
+                      read = std::move(read)](const CLI::results_t& given) {
     read(flag, given.front());
     return true;
   };
-  return app.add_option(names, take, help, /*defaulted=*/false, std::move(show));
+  return app.add_option(names, parse, help, /*defaulted=*/false, std::move(show));
 }
 
 CLI::Option* add_value(CLI::App& app,
                        const std::string& names,
                        std::vector<int64_t>& values,
                        const std::string& help) {
-  const auto take = [flag = said_name(names), &values](const CLI::results_t& given) {
+  const auto parse = [flag = said_name(names), &values](const CLI::results_t& given) {
     values.clear();
     for (const std::string& text : given) read_value(flag, text, values.emplace_back());
     return true;
   };
-  return app.add_option(names, take, help)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  return app.add_option(names, parse, help)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
 CLI::Option* add_value(CLI::App& app,

@@ -34,17 +34,17 @@ DeviceName parse_device(const std::string& text,
     is_known = true;
     has_numbers = i >= 2;
   }
-  const auto refuse = [&](const std::string& hint) {
+  const auto refusal = [&](const std::string& hint) {
     return usage_error({.refused = flag,
                         .rule = join(forms, ", "),
                         .value = text.empty() ? "\"\"" : text,
                         .hint = hint});
   };
-  if (!is_known) throw refuse(suggestion(name.kind, known));
+  if (!is_known) throw refusal(suggestion(name.kind, known));
   if (colon == std::string::npos) return name;
   name.index = to_int(text.substr(colon + 1));
-  if (!has_numbers) throw refuse(concat(name.kind, " has no number"));
-  if (!name.index || *name.index < 0) throw refuse("devices are numbered from 0");
+  if (!has_numbers) throw refusal(concat(name.kind, " has no number"));
+  if (!name.index || *name.index < 0) throw refusal("devices are numbered from 0");
   return name;
 }
 

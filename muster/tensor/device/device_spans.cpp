@@ -47,7 +47,7 @@ void DeviceSpans::end(size_t span) {
   if (span < marked_.size()) marked_[span].end.emplace(mark(marked_[span].stream));
 }
 
-std::vector<DeviceSpans::Span> DeviceSpans::finish() {
+std::vector<DeviceSpans::Span> DeviceSpans::collect() {
   std::vector<Span> spans;
   const auto time_of = [this](const c10::Event& event) {
     event.synchronize();

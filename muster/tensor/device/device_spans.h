@@ -37,7 +37,7 @@ class DeviceSpans {
 
   /// In the order of begin(); those that were not ended are left out. Waits for the device. Nothing is
   /// marked any more, until restart().
-  std::vector<Span> finish();
+  std::vector<Span> collect();
 
  private:
   struct Marked {

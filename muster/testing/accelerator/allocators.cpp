@@ -27,7 +27,7 @@ class FakeDeviceAllocator final : public c10::DeviceAllocator {
     const c10::DeviceIndex index = current_device();
     const c10::Device device(kFake, index);
     if (bytes == 0) return {nullptr, device};
-    char* const start = shown_address(index, Machine::get().take(index, bytes));
+    char* const start = shown_address(index, Machine::get().allocate(index, bytes));
     return {start, start, &free_shown, device};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &free_shown; }
@@ -70,7 +70,7 @@ class KernelAllocator final : public c10::Allocator {
     if (kernel_of < 0 || (bytes > 0 && bytes <= kNumberBytes))
       return real_cpu_allocator->allocate(bytes);
     if (bytes == 0) return {nullptr, c10::Device(c10::kCPU)};
-    char* const start = kernel_address(kernel_of, Machine::get().take(kernel_of, bytes));
+    char* const start = kernel_address(kernel_of, Machine::get().allocate(kernel_of, bytes));
     return {start, start, &free_of_kernel, c10::Device(c10::kCPU)};
   }
   /// oneDNN takes its workspaces raw, in kernels of devices and elsewhere.

@@ -5,7 +5,7 @@
 
 namespace muster::testing {
 
-std::optional<size_t> DeviceHeap::take(size_t bytes, size_t end) {
+std::optional<size_t> DeviceHeap::allocate(size_t bytes, size_t end) {
   auto found = by_size_.lower_bound({bytes, 0});
   while (found != by_size_.end() && (found->second > end || end - found->second < bytes)) ++found;
   if (found == by_size_.end()) return std::nullopt;

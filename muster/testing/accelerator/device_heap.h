@@ -16,7 +16,7 @@ class DeviceHeap {
   explicit DeviceHeap(size_t bytes) { add(0, bytes); }
 
   /// Where `bytes` are free below `end`; they are taken. Nothing, if no hole is that large.
-  std::optional<size_t> take(size_t bytes, size_t end = std::numeric_limits<size_t>::max());
+  std::optional<size_t> allocate(size_t bytes, size_t end = std::numeric_limits<size_t>::max());
   void give_back(size_t offset, size_t bytes);
 
   /// The bytes of the largest hole, as far as it lies below `end`.

@@ -53,13 +53,16 @@ void DeviceMemory::begin(const FakeAcceleratorOptions& options) {
   }
 }
 
-size_t DeviceMemory::take(size_t bytes, size_t stream) {
+size_t DeviceMemory::allocate(size_t bytes, size_t stream) {
   const size_t rounded = (bytes + kBlockStep - 1) / kBlockStep * kBlockStep;
-  if (fails_now()) refuse(bytes, true);
+  if (fails_now()) throw_out_of_memory(bytes, true);
   make_room(rounded);
-  if (now_of(stats_.active_bytes) + rounded > capacity_) refuse(bytes, false);
-  const std::optional<size_t> offset = heap_.take(rounded, in_pieces_ ? capacity_ : kRegionBytes);
-  if (!offset) refuse(bytes, false);  // only holes, between tensors of older accelerators at least
+  if (now_of(stats_.active_bytes) + rounded > capacity_) throw_out_of_memory(bytes, false);
+  const std::optional<size_t> offset =
+      heap_.allocate(rounded, in_pieces_ ? capacity_ : kRegionBytes);
+  if (!offset)
+    throw_out_of_memory(bytes,
+                        false);  // only holes, between tensors of older accelerators at least
   MemoryBlock block{
       .bytes = rounded, .requested = bytes, .stream = stream, .tag = memory::this_thread_tag()};
   charge(block, 1);
@@ -97,7 +100,7 @@ size_t DeviceMemory::kept() const {
   return std::max(active, end);
 }
 
-void DeviceMemory::refuse(size_t bytes, bool injected) {
+void DeviceMemory::throw_out_of_memory(size_t bytes, bool injected) {
   ++stats_.num_ooms;
   const size_t live = now_of(stats_.allocated_bytes), used = kept();
   const size_t unused = now_of(stats_.reserved_bytes) - live;

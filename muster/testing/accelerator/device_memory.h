@@ -44,7 +44,7 @@ class DeviceMemory {
   void begin(const FakeAcceleratorOptions& options);
 
   /// Where a new block lies. Throws c10::OutOfMemoryError.
-  size_t take(size_t bytes, size_t stream);
+  size_t allocate(size_t bytes, size_t stream);
   /// `watched`: who may still be at it is remembered.
   void give_back(size_t offset, const StreamOrder& order, bool watched);
   /// A use of memory that was freed in the stream's pool by somebody who did not know of it, and of
@@ -67,7 +67,7 @@ class DeviceMemory {
  private:
   bool fails_now();
   void make_room(size_t bytes);
-  [[noreturn]] void refuse(size_t bytes, bool injected);
+  [[noreturn]] void throw_out_of_memory(size_t bytes, bool injected);
   void tell(size_t bytes, bool injected, const std::string& words) const;
   size_t kept() const;
   void charge(const MemoryBlock& block, int64_t sign);

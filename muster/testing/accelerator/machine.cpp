@@ -73,7 +73,7 @@ FakeDevice& Machine::device(int index) {
                                         : "FakeAcceleratorOptions::devices"});
 }
 
-size_t Machine::take(c10::DeviceIndex index, size_t bytes) {
+size_t Machine::allocate(c10::DeviceIndex index, size_t bytes) {
   FakeDevice& of = device(index);
   const c10::Stream stream = current_stream(index);
   const std::lock_guard lock(mutex_);
@@ -85,7 +85,7 @@ size_t Machine::take(c10::DeviceIndex index, size_t bytes) {
              .second = {.op = "", .device = index, .stream = stream.id(), .write = true}});
     }
   }
-  return of.memory.take(bytes, number);
+  return of.memory.allocate(bytes, number);
 }
 
 void Machine::give_back(const DeviceAddress& address) {

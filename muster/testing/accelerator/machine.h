@@ -59,7 +59,7 @@ class Machine {
   void check(c10::DeviceIndex index) { device(index); }
 
   // Memory. It lies in the current stream's pool.
-  size_t take(c10::DeviceIndex device, size_t bytes);
+  size_t allocate(c10::DeviceIndex device, size_t bytes);
   void give_back(const DeviceAddress& address);
   void record_stream(const DeviceAddress& address, const c10::Stream& stream);
   /// `read(memory)` under the lock.

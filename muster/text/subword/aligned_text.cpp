@@ -117,6 +117,6 @@ void Rewriter::change(const Piece& piece,
   check_growth();
 }
 
-void Rewriter::finish() { to_.text_ = to_.own_; }
+void Rewriter::commit() { to_.text_ = to_.own_; }
 
 }  // namespace muster::text

@@ -92,7 +92,7 @@ class Rewriter {
   uint32_t size() const { return static_cast<uint32_t>(to_.own_.size()); }
 
   /// The new text can be read.
-  void finish();
+  void commit();
 
  private:
   void store_spans();

@@ -26,7 +26,7 @@ void rewrite_pieces(EncodeRoom& room, Rewrite rewrite) {
     }
     if (out.size() > begin) room.parts.push_back({begin, out.size(), piece.token});
   }
-  out.finish();
+  out.commit();
   room.now = 1 - room.now;
   room.pieces.swap(room.parts);
 }
@@ -125,7 +125,7 @@ std::span<const ModelToken> Tokenizer::Parts::tokens_of(std::string_view word,
 }
 
 Encoding Tokenizer::Parts::encode(std::string_view text, uint32_t type_id) const {
-  std::unique_ptr<EncodeRoom> room = rooms.take();
+  std::unique_ptr<EncodeRoom> room = rooms.acquire();
   find_words(text, *room);
   Encoding out;
   const size_t guess = room->pieces.size() + room->pieces.size() / 2 + 4;

@@ -156,7 +156,7 @@ std::string normalized(const NormalizerChain& chain, std::string_view text) {
   for (const auto& step : chain) {
     Rewriter out(texts[now], texts[1 - now]);
     step->apply(texts[now], {0, static_cast<uint32_t>(texts[now].text().size())}, out, room);
-    out.finish();
+    out.commit();
     now = 1 - now;
   }
   return std::string(texts[now].text());

@@ -170,7 +170,7 @@ void Tokenizer::append_ids(std::string_view text,
     return;
   }
   check_text(text);
-  std::unique_ptr<EncodeRoom> room = parts_->rooms.take();
+  std::unique_ptr<EncodeRoom> room = parts_->rooms.acquire();
   parts_->find_words(text, *room);
   for (const TemplatePart& part : parts_->post_processor.single) {
     if (part.text < 0) {

@@ -31,10 +31,10 @@ struct EncodeRoom {
   std::vector<ModelToken> tokens;
 };
 
-/// Rooms of calls that have ended. Each call takes one, so that threads do not share a cache.
+/// Rooms of calls that have ended. Each call acquires one, so that threads do not share a cache.
 class RoomPool {
  public:
-  std::unique_ptr<EncodeRoom> take() {
+  std::unique_ptr<EncodeRoom> acquire() {
     const std::lock_guard lock(mutex_);
     if (rooms_.empty()) return std::make_unique<EncodeRoom>();
     std::unique_ptr<EncodeRoom> room = std::move(rooms_.back());
@@ -77,16 +77,16 @@ struct Tokenizer::Parts {
   /// The pieces of `text`, as far as the model: in the room.
   void find_words(std::string_view text, EncodeRoom& room) const;
 
-  /// Calls take(piece, tokens) for each of them; `tokens` may move with the next call.
-  template <class Take>
-  void for_each_word(EncodeRoom& room, Take take) const {
+  /// Calls visit(piece, tokens) for each of them; `tokens` may move with the next call.
+  template <class Visit>
+  void for_each_word(EncodeRoom& room, Visit visit) const {
     const std::string_view text = room.texts[room.now].text();
     for (const Piece& piece : room.pieces) {
       if (piece.token != Piece::kNoToken) {
         const ModelToken token{piece.token, piece.end - piece.begin};
-        take(piece, std::span(&token, 1));
+        visit(piece, std::span(&token, 1));
       } else {
-        take(piece, tokens_of(text.substr(piece.begin, piece.end - piece.begin), room));
+        visit(piece, tokens_of(text.substr(piece.begin, piece.end - piece.begin), room));
       }
     }
   }

@@ -87,7 +87,7 @@ RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
   made_here_ = missing_folders(path_);
   make_writable_folder(path_, "output folder");
   LockHolder owner;
-  lock_ = ProcessLock::take(path_ / kRunLock, owner);
+  lock_ = ProcessLock::try_acquire(path_ / kRunLock, owner);
   if (lock_) {
     folder_.reset(::open(path_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     return;

@@ -113,17 +113,17 @@ Words options_of(const FitPlan& plan) {
   const FitNumbers none;
   const Json numbers = to_json(none), known = to_json(TrainOptions(), none);
   Words words;
-  const auto take = [&](const std::string& name, const Json& value) {
+  const auto add_word = [&](const std::string& name, const Json& value) {
     if (std::ranges::find(kMayDiffer, name) == std::end(kMayDiffer) && !numbers.contains(name))
       words[name] = value.is_string() ? value.get<std::string>() : json_text(value);
   };
   const Json own = to_json(plan.options, none);
-  for (const auto& [name, value] : own.items()) take(name, value);
+  for (const auto& [name, value] : own.items()) add_word(name, value);
   for (const auto& [name, value] : plan.record.items()) {
-    if (known.contains(name)) take(name, value);
+    if (known.contains(name)) add_word(name, value);
     if (!value.is_object()) continue;
     for (const auto& [flag, said] : value.items())
-      if (said.is_number() || said.is_boolean()) take(flag, said);
+      if (said.is_number() || said.is_boolean()) add_word(flag, said);
   }
   return words;
 }

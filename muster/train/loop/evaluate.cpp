@@ -32,8 +32,8 @@ Meter sum_over_ranks(const Meter& own, const distributed::ProcessGroup& group) {
     maxima = maxima.cpu();
   }
   Meter all = own;
-  all.take(sums.cpu().const_data_ptr<double>(),
-           maxima.defined() ? maxima.const_data_ptr<double>() : nullptr);
+  all.set_sums(sums.cpu().const_data_ptr<double>(),
+               maxima.defined() ? maxima.const_data_ptr<double>() : nullptr);
   return all;
 }
 

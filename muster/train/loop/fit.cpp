@@ -299,8 +299,8 @@ FitResult Trainer::run() {
     if (result.checkpoint.empty()) result.checkpoint = find_checkpoint(output_);
   });
   result.seconds = log_.seconds();
-  timeline_.finish();  // once the state is on the disk
-  result.has_page = log_.finish(result);
+  timeline_.write_once();  // once the state is on the disk
+  result.has_page = log_.end_run(result);
   check_hooks();
   return result;
 }

@@ -102,7 +102,7 @@ void predict(Task& task,
              std::shared_ptr<const data::Dataset> dataset,
              const distributed::ProcessGroup& group,
              const EvaluateOptions& options,
-             const std::function<void(const PredictedRows&)>& take) {
+             const std::function<void(const PredictedRows&)>& on_rows) {
   const int64_t samples = dataset->size(), ranks = group.world_size();
   if (samples == 0) return;
   const c10::NoGradGuard no_grad;
@@ -158,7 +158,7 @@ void predict(Task& task,
       const at::Tensor gathered = ranks > 1 ? group.all_gather(padded) : padded.unsqueeze(0);
       if (group.rank() == 0) all.columns.emplace_back(example[i].first, in_order(gathered, here));
     }
-    if (group.rank() == 0) take(all);
+    if (group.rank() == 0) on_rows(all);
     first += here;
   }
 }

@@ -21,9 +21,9 @@ struct PredictedRows {
 };
 
 /// Asks Task::predict_step for every sample once, in evaluation mode and without gradients; the
-/// module's mode is put back. The ranks share the samples. `take` gets them on rank 0, in the order
-/// of the dataset, a batch of all ranks at a time, so that no more than that is held. Every forward
-/// is of as many samples, whatever the number of ranks (the last ones are filled up with samples
+/// module's mode is put back. The ranks share the samples. `on_rows` gets them on rank 0, in the
+/// order of the dataset, a batch of all ranks at a time, so that no more than that is held. Every
+/// forward is of as many samples, whatever the number of ranks (the last ones are filled up with samples
 /// whose answers are dropped): a kernel rounds alike then; but for datasets that are by sample, whose
 /// batches differ in form anyway. Throws a usage error for a task that
 /// predicts nothing, or whose answers have not one row per sample, alike in name, dtype and shape.
@@ -32,6 +32,6 @@ void predict(Task& task,
              std::shared_ptr<const data::Dataset> dataset,
              const distributed::ProcessGroup& group,
              const EvaluateOptions& options,
-             const std::function<void(const PredictedRows&)>& take);
+             const std::function<void(const PredictedRows&)>& on_rows);
 
 }  // namespace muster::train

@@ -194,37 +194,37 @@ void count_batches(FitOptions& options, FitNumbers& numbers) {
 /// What --batch-size auto cannot have.
 void check_batch_search(const FitOptions& options, const FitNumbers& numbers) {
   const std::string flag = concat("--batch-size ", options.batch_size.search);
-  const auto refuse = [&](const std::string& rule, const std::string& value, const char* hint) {
+  const auto refusal = [&](const std::string& rule, const std::string& value, const char* hint) {
     return usage_error({.refused = flag, .rule = rule, .value = value, .hint = hint});
   };
   if (options.batch_size.search != "auto" && options.batch_size.search != "auto:fastest")
-    throw refuse("a number, auto, or auto:fastest", options.batch_size.search, "");
+    throw refusal("a number, auto, or auto:fastest", options.batch_size.search, "");
   if (numbers.devices[0].is_cpu()) {
-    throw refuse(
+    throw refusal(
         "it measures the memory of a device, and a step on the CPU may take all of the machine's",
         "--device cpu",
         "give --batch-size a number");
   }
   const StrategyEntry& strategy = strategies().at(numbers.strategy_name);
   if (!strategy.splits_steps || strategy.ranks_per_replica != nullptr) {
-    throw refuse("memory may run out on one rank alone while it searches",
-                 "--strategy " + numbers.strategy_name,
-                 "take --strategy single, dp, ddp, zero1 or zero2, or give --batch-size a number");
+    throw refusal("memory may run out on one rank alone while it searches",
+                  "--strategy " + numbers.strategy_name,
+                  "take --strategy single, dp, ddp, zero1 or zero2, or give --batch-size a number");
   }
   if (numbers.world_size > 1 && options.on_oom == "fail") {
-    throw refuse("on several ranks it measures steps of --on-oom split, which take other memory",
-                 "--on-oom fail",
-                 "say --on-oom split, or give --batch-size a number");
+    throw refusal("on several ranks it measures steps of --on-oom split, which take other memory",
+                  "--on-oom fail",
+                  "say --on-oom split, or give --batch-size a number");
   }
   if (options.activation_checkpointing.starts_with("budget")) {
-    throw refuse("a budget of activations bounds the batch itself",
-                 "--activation-checkpointing " + options.activation_checkpointing,
-                 "give --batch-size a number, or say which blocks run again");
+    throw refusal("a budget of activations bounds the batch itself",
+                  "--activation-checkpointing " + options.activation_checkpointing,
+                  "give --batch-size a number, or say which blocks run again");
   }
   if (options.fast_dev_run || options.limit_train_batches >= 0) {
-    throw refuse("a run of a few batches does not say how large they are",
-                 options.fast_dev_run ? "--fast-dev-run" : "--limit-train-batches",
-                 "give --batch-size a number");
+    throw refusal("a run of a few batches does not say how large they are",
+                  options.fast_dev_run ? "--fast-dev-run" : "--limit-train-batches",
+                  "give --batch-size a number");
   }
 }
 

@@ -128,8 +128,8 @@ void StepReport::wait() {
   hook_failed_ = fields[0] >= kHookFailed;
   stop_ = std::fmod(fields[0], kHookFailed) > 0;
   not_finite_ = static_cast<int64_t>(fields[1]);
-  sum_.take(fields + kFlags,
-            exchange.maxima.defined() ? exchange.maxima.const_data_ptr<double>() : nullptr);
+  sum_.set_sums(fields + kFlags,
+                exchange.maxima.defined() ? exchange.maxima.const_data_ptr<double>() : nullptr);
 }
 
 }  // namespace muster::train

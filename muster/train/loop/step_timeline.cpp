@@ -50,9 +50,9 @@ class TraceFile {
     attempt([&] { trace_->add(part); });
   }
 
-  void finish() {
+  void close() {
     attempt([&] {
-      trace_->finish();
+      trace_->close();
       file_->commit();
     });
     file_.reset();
@@ -150,17 +150,17 @@ void StepTimeline::end_step() {
   end_on_device(step_on_device_);
   if (!timeline_ || written_) return;
   timeline_->end_step();
-  if (!timeline_->is_recording()) finish();
+  if (!timeline_->is_recording()) write_once();
 }
 
-void StepTimeline::finish() {
+void StepTimeline::write_once() {
   if (timeline_ && !std::exchange(written_, true)) write();
 }
 
 void StepTimeline::write() {
   if (device_spans_) {
     std::vector<diagnose::Timeline::DeviceSpan> spans;
-    for (tensor::DeviceSpans::Span& span : device_spans_->finish())
+    for (tensor::DeviceSpans::Span& span : device_spans_->collect())
       spans.push_back({std::move(span.row), std::move(span.name), span.begin_ns, span.end_ns});
     timeline_->add_device_spans(std::move(spans));
   }
@@ -179,7 +179,7 @@ void StepTimeline::write() {
   file.add(own);
   for (int rank = 1; rank < group_.world_size(); ++rank)
     file.add(receive(group_, rank, sizes[rank][0].item<int64_t>()));
-  file.finish();
+  file.close();
   if (!note_) return;
   note_(diagnose::sum_of(summaries).to_text() +
         (device_spans_ ? "; the host's time, the device's own is on its rows" : "") +

@@ -42,7 +42,7 @@ class StepTimeline {
   void end_step();
   /// Collective: writes the file if it is not written yet. Throws if the ranks cannot talk, not if
   /// the file cannot be written.
-  void finish();
+  void write_once();
 
  private:
   void write();

@@ -86,7 +86,7 @@ std::vector<double> Meter::maxima() const {
 
 bool Meter::has_extremes() const { return std::any_of(list_->begin(), list_->end(), is_extreme); }
 
-void Meter::take(const double* sums, const double* maxima) {
+void Meter::set_sums(const double* sums, const double* maxima) {
   loss_sum_ = sums[0];
   weight_ = sums[1];
   for (size_t i = 0; i < sums_.size(); ++i) {

@@ -54,7 +54,7 @@ class Meter {
   std::vector<double> maxima() const;  ///< one per metric; -infinity where there is none
   bool has_extremes() const;
   /// Replaces the sums by those of all ranks; `maxima` may be null if !has_extremes().
-  void take(const double* sums, const double* maxima);
+  void set_sums(const double* sums, const double* maxima);
 
   /// {"loss_sum", "weight", "metrics": {NAME: [value, weight]}}.
   Json to_json() const;

@@ -97,7 +97,7 @@ Meter StepSums::joined(const Meter& weights, const at::Tensor& values) {
   for (size_t i = 0; i < maxima.size(); ++i)
     maxima[i] = weights.list()[i].reduce == Reduce::kMin ? -value[i + 1] : value[i + 1];
   Meter all(weights.shared_list());
-  all.take(sums.data(), maxima.data());
+  all.set_sums(sums.data(), maxima.data());
   return all;
 }
 

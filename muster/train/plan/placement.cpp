@@ -135,22 +135,22 @@ Placement place_automatically(const PlacementRequest& request) {
 
 DevicesSaid parse_devices(const std::string& text) {
   if (text.empty()) return {};
-  const auto refuse = [&](const std::string& rule) {
+  const auto refusal = [&](const std::string& rule) {
     return usage_error({.refused = "--devices", .rule = rule, .value = text});
   };
   std::vector<int64_t> numbers;
   for (const std::string& part : split(text, ',')) {
     const auto number = to_int(part);
-    if (!number) throw refuse("how many, as in 2, or which, as in 0,1");
+    if (!number) throw refusal("how many, as in 2, or which, as in 0,1");
     numbers.push_back(*number);
   }
   const bool is_list = text.find(',') != std::string::npos;
   const int64_t count = is_list ? static_cast<int64_t>(numbers.size()) : numbers[0];
-  if (count < 1) throw refuse("at least 1");
-  if (count > kMostDevices) throw refuse(concat("at most ", kMostDevices));
+  if (count < 1) throw refusal("at least 1");
+  if (count > kMostDevices) throw refusal(concat("at most ", kMostDevices));
   if (!is_list) return {.count = count, .indices = {}};
   for (const int64_t number : numbers) {
-    if (number < 0 || number > INT8_MAX) throw refuse("devices are numbered from 0");
+    if (number < 0 || number > INT8_MAX) throw refusal("devices are numbered from 0");
   }
   return {.count = count, .indices = std::move(numbers)};
 }

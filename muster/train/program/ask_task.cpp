@@ -97,7 +97,7 @@ bool write_predictions(Task& task,
   on_first_rank(group, [&] { lines = std::make_unique<PredictionOutput>(output, out); });
   RowsCsv csv([&](std::string_view text) { lines->write(text); });
   predict(task, samples, group, options, [&](const PredictedRows& rows) { csv.add(rows); });
-  if (lines) lines->finish();
+  if (lines) lines->commit();
   return true;
 } catch (const PredictionStopped&) {
   return false;

@@ -39,7 +39,7 @@ void PredictionOutput::write(std::string_view text) {
   }
 }
 
-void PredictionOutput::finish() {
+void PredictionOutput::commit() {
   if (stop_signalled()) throw PredictionStopped();
   if (file_) file_->commit();
 }

@@ -24,7 +24,7 @@ class PredictionOutput {
   void write(std::string_view text);
 
   /// The file is there.
-  void finish();
+  void commit();
 
  private:
   std::ostream& out_;

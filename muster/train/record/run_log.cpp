@@ -155,11 +155,11 @@ void RunLog::progress(const std::string& phase,
   callbacks_.progress(event);
 }
 
-bool RunLog::finish(const FitResult& result) {
+bool RunLog::end_run(const FitResult& result) {
   if (!is_first_) return true;
   if (tensorboard_)
-    tensorboard_->finish(result.interrupted ? std::nullopt
-                                            : std::optional(track::RunStatus::kSuccess));
+    tensorboard_->end_run(result.interrupted ? std::nullopt
+                                             : std::optional(track::RunStatus::kSuccess));
   try {
     write_run_page(plan_,
                    output_,
@@ -181,7 +181,7 @@ bool RunLog::finish(const FitResult& result) {
 void RunLog::diverged(int64_t steps, const std::string& why) {
   if (!is_first_ || !metrics_) return;  // not open: there is no run's folder
   try {
-    if (tensorboard_) tensorboard_->finish(track::RunStatus::kFailure);
+    if (tensorboard_) tensorboard_->end_run(track::RunStatus::kFailure);
     write_run_page(plan_,
                    output_,
                    {.steps = steps, .why_failed = why, .seconds = seconds()},

@@ -65,7 +65,7 @@ class RunLog {
 
   /// Ends the events and writes index.html, curves.svg and confusion_matrix.csv. False, and a note, if
   /// they could not be written.
-  bool finish(const FitResult& result);
+  bool end_run(const FitResult& result);
 
   /// The same for a run that ends with an error after `steps` steps, and why. Throws nothing: the
   /// error is what counts.

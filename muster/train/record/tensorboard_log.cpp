@@ -93,7 +93,7 @@ void TensorBoardLog::images(const at::Tensor& batch, int64_t step) {
                     step);
 }
 
-void TensorBoardLog::finish(std::optional<track::RunStatus> status) {
+void TensorBoardLog::end_run(std::optional<track::RunStatus> status) {
   if (status) writer_.end_hparams(*status);
   writer_.flush();
 }

@@ -33,7 +33,7 @@ class TensorBoardLog {
   /// the range from black to white; others are left out.
   void images(const at::Tensor& batch, int64_t step);
   /// The run ended so; nothing: it was interrupted and may go on.
-  void finish(std::optional<track::RunStatus> status);
+  void end_run(std::optional<track::RunStatus> status);
 
  private:
   track::TensorBoardWriter writer_;

@@ -43,17 +43,17 @@ void check_comm_hook(const FitOptions& options, const FitNumbers& numbers) {
 
 void check_split_replicas(const FitOptions& options, const FitNumbers& numbers) {
   if (options.on_oom == "fail") return;
-  const auto refuse = [&](const std::string& flag, const std::string& rule) {
+  const auto refusal = [&](const std::string& flag, const std::string& rule) {
     return usage_error({.refused = concat("--on-oom ", options.on_oom, " with ", flag),
                         .rule = rule,
                         .hint = concat("leave ", flag, " away, or take --on-oom fail")});
   };
   if (options.find_unused_parameters) {
-    throw refuse("--find-unused-parameters",
-                 "gradients are averaged after backward, and each parameter has one then");
+    throw refusal("--find-unused-parameters",
+                  "gradients are averaged after backward, and each parameter has one then");
   }
   if (options.comm_hook != "none" && numbers.world_size > 1)
-    throw refuse("--comm-hook", "gradients travel after backward, as they are");
+    throw refusal("--comm-hook", "gradients travel after backward, as they are");
 }
 
 SplitReplicas::SplitReplicas(StrategyRequest request, std::unique_ptr<optim::Optimizer> optimizer)

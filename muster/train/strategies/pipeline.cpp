@@ -12,28 +12,28 @@ void check_pipeline(const FitOptions& options,
                     const FitNumbers& numbers,
                     const ParamValues& params) {
   detail::pipeline_options(params, kPipeline);
-  const auto refuse = [](const std::string& flag, std::string rule, std::string hint) {
+  const auto refusal = [](const std::string& flag, std::string rule, std::string hint) {
     return usage_error({.refused = concat(kPipeline, " with ", flag),
                         .rule = std::move(rule),
                         .hint = std::move(hint)});
   };
   if (options.ema_decay != 0) {
-    throw refuse("--ema-decay",
-                 "averaged weights are whole on every rank, and those of a pipeline are not",
-                 "take --strategy ddp, or leave --ema-decay away");
+    throw refusal("--ema-decay",
+                  "averaged weights are whole on every rank, and those of a pipeline are not",
+                  "take --strategy ddp, or leave --ema-decay away");
   }
   if (options.find_unused_parameters) {
-    throw refuse("--find-unused-parameters",
-                 "every unit of a pipeline takes part in every step",
-                 "leave it away");
+    throw refusal("--find-unused-parameters",
+                  "every unit of a pipeline takes part in every step",
+                  "leave it away");
   }
   if (options.sync_batch_norm) {
-    throw refuse("--sync-batch-norm",
-                 "a batch normalisation sees one micro-batch at a time",
-                 "take --strategy ddp");
+    throw refusal("--sync-batch-norm",
+                  "a batch normalisation sees one micro-batch at a time",
+                  "take --strategy ddp");
   }
   if (options.on_oom != "fail" && numbers.world_size != numbers.ranks_per_replica) {
-    throw refuse(
+    throw refusal(
         concat("--on-oom ", options.on_oom),
         "replicas of a pipeline make each step together, and their batches may be cut into "
         "unlike numbers of parts",

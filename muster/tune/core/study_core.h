@@ -94,7 +94,7 @@ class StudyCore {
   StudyCore& operator=(StudyCore&&) noexcept;
 
   /// The description to store with the study, and to compare on resume.
-  Json describe() const;
+  Json description() const;
 
   struct Next {
     enum Kind {

@@ -246,7 +246,7 @@ void StudyCore::restore(const Unlogged& unlogged) {
 
 // ---- The description ----
 
-Json StudyCore::describe() const {
+Json StudyCore::description() const {
   const StudySpec& spec = impl_->spec;
   Json points = Json::array();
   for (const auto& point : spec.points_to_evaluate) {
@@ -263,7 +263,7 @@ Json StudyCore::describe() const {
                       {"seed", spec.seed},
                       {"constant_grid_search", spec.constant_grid_search},
                       {"points_to_evaluate", std::move(points)},
-                      {"space", spec.space.describe()}};
+                      {"space", spec.space.description()}};
   describe_goals(spec.goals, description);
   describe_rules(spec, description);
   return description;

@@ -50,7 +50,7 @@ struct ExecutorEvent {
   int64_t trial = -1;
   int32_t attempt = 1;
   Report report;
-  uint64_t token = 0;  ///< of the report or order, for answer() and refuse()
+  uint64_t token = 0;  ///< of the report or order, for answer() and reject()
   Action action = Action::kContinue;
   Failure failure = Failure::kNone;
   std::string message;
@@ -75,7 +75,7 @@ class Executor {
   virtual void answer(uint64_t token, const Decision& decision) = 0;
 
   /// The report was refused (`why`): the trial hears it as an error, the attempt goes on.
-  virtual void refuse(uint64_t token, const std::string& why) = 0;
+  virtual void reject(uint64_t token, const std::string& why) = 0;
 
   /// Ends an attempt that made no report just now (a study that is stopped, a timeout): as after a
   /// stop. `kill`: at once, with SIGKILL.

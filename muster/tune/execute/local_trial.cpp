@@ -311,12 +311,13 @@ void LocalTrial::on_output_line(bool is_stderr, std::string_view line) {
 
 void LocalTrial::on_report_line(std::string_view line, std::string_view where, bool cut) {
   if (trim(line).empty()) return;
-  const auto refuse = [&](const std::string& why) {
+  const auto note_bad_line = [&](const std::string& why) {
     end_.bad_line = concat("a line ", where, " is no report: ", why);
     handler_.on_note(trial(), end_.bad_line);
   };
   if (cut)
-    return refuse(concat("this line is too long: a line has at most ", kMaxLineBytes, " bytes"));
+    return note_bad_line(
+        concat("this line is too long: a line has at most ", kMaxLineBytes, " bytes"));
   try {
     Report report = parse_report_line(line);
     end_.bad_line.clear();
@@ -324,12 +325,12 @@ void LocalTrial::on_report_line(std::string_view line, std::string_view where, b
     ++open_one_way_;
     handler_.on_one_way_report(*this, std::move(report));
   } catch (const Error& error) {
-    refuse(concat(error.text().refused, ": ", error.text().rule));
+    note_bad_line(concat(error.text().refused, ": ", error.text().rule));
   }
   refresh();
 }
 
-bool LocalTrial::finish() {
+bool LocalTrial::drain() {
   using launch::ReadResult;
   while (read_output(err_, true) == ReadResult::kBytes) {
   }

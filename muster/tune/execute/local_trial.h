@@ -52,7 +52,7 @@ class LocalTrial {
     virtual ~Handler() = default;
     virtual void on_one_way_report(LocalTrial& trial, Report report) = 0;
     virtual void on_note(int64_t trial, const std::string& text) = 0;
-    /// No process is left. finish() has still to be called, until it is true.
+    /// No process is left. drain() has still to be called, until it is true.
     virtual void on_no_process_left(LocalTrial& trial) = 0;
   };
 
@@ -90,7 +90,7 @@ class LocalTrial {
 
   /// After the last process: reads what is there. False if answers are outstanding before the rest
   /// can be taken. Call until true, then take end().
-  bool finish();
+  bool drain();
   TrialEnd& end() { return end_; }
 
  private:

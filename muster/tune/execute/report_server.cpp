@@ -137,14 +137,14 @@ bool ReportServer::read_some(Connection& connection) {
   do {
     got = ::recv(connection.fd.get(), buffer, sizeof buffer, 0);
   } while (got < 0 && errno == EINTR);
-  const auto take = [&](std::string_view line) { on_line(connection, line); };
+  const auto on_whole_line = [&](std::string_view line) { on_line(connection, line); };
   if (got > 0) {
-    connection.in.feed({buffer, static_cast<size_t>(got)}, take);
+    connection.in.feed({buffer, static_cast<size_t>(got)}, on_whole_line);
     return true;
   }
   if (got < 0 && errno == EAGAIN) return false;
   connection.at_end = true;
-  connection.in.flush(take);
+  connection.in.flush(on_whole_line);
   return false;
 }
 

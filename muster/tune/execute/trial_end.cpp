@@ -68,7 +68,7 @@ OomCounter::OomCounter(std::filesystem::path root) : root_(std::move(root)), tak
 
 int64_t OomCounter::read() const { return oom_kills(root_).value_or(0); }
 
-bool OomCounter::take(int64_t at_start) {
+bool OomCounter::claim_kill(int64_t at_start) {
   taken_ = std::max(taken_, at_start);
   if (read() <= taken_) return false;
   ++taken_;

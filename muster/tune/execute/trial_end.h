@@ -55,7 +55,7 @@ class OomCounter {
 
   /// True if a process was killed since the count was `at_start`, and that kill was not taken up by
   /// another attempt; it is now.
-  bool take(int64_t at_start);
+  bool claim_kill(int64_t at_start);
 
  private:
   std::filesystem::path root_;

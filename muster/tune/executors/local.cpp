@@ -39,7 +39,7 @@ class LocalExecutor : public Executor, public ReportServer::Handler, public Loca
   void start(const AttemptPlan& plan) override;
   std::vector<ExecutorEvent> wait(double timeout_s) override;
   void answer(uint64_t token, const Decision& decision) override;
-  void refuse(uint64_t token, const std::string& why) override;
+  void reject(uint64_t token, const std::string& why) override;
   void stop(int64_t trial, std::string_view reason, bool kill) override;
   bool has_checkpoint(const std::string& path) const override;
   std::string location(int64_t trial) const override;
@@ -248,7 +248,7 @@ void LocalExecutor::answer(uint64_t token, const Decision& decision) {
     tell_to_end(*running, decision, two_way || server_.hears(running->process->trial()));
 }
 
-void LocalExecutor::refuse(uint64_t token, const std::string& why) {
+void LocalExecutor::reject(uint64_t token, const std::string& why) {
   answer_ticket(token, {.error = why.empty() ? "refused" : why});
 }
 
@@ -311,13 +311,13 @@ void LocalExecutor::finish_ended() {
     LocalTrial& process = *running.process;
     const bool all = server_.read_rest(trial);
     const bool counts = running.told.action == Action::kContinue;
-    if (!process.finish() || (!all && counts)) {
+    if (!process.drain() || (!all && counts)) {
       again.push_back(trial);
       continue;
     }
     TrialEnd& end = process.end();
     const bool killed = !end.asked && looks_killed(end.wait_status);
-    end.kernel_killed = killed && oom_.take(running.oom_kills);
+    end.kernel_killed = killed && oom_.claim_kill(running.oom_kills);
     Judgement judgement = judge(end);
     events_.push_back({.kind = ExecutorEvent::kEnded,
                        .trial = trial,

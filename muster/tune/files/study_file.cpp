@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 namespace {
 
 template <class To, class From>
-void take(To& to, const std::optional<From>& from) {
+void set_if_given(To& to, const std::optional<From>& from) {
   if (from) to = *from;
 }
 
@@ -75,7 +75,7 @@ class StudyReader {
         spec_.name == "..")
       top_.refuse("name", "it names a file, so it has no slash and is one line", spec_.name);
     spec_.storage = beside(top_.text("storage").value_or(spec_.name + ".db"));
-    take(spec_.metric, top_.text("metric"));
+    set_if_given(spec_.metric, top_.text("metric"));
     const auto mode = top_.text("mode");
     if (mode) spec_.mode = located(top_, "mode", [&] { return parse_mode(*mode); });
     read_goals(mode.has_value());
@@ -101,22 +101,22 @@ class StudyReader {
   }
 
   void numbers() {
-    take(spec_.num_samples, top_.whole("num_samples", -1));
+    set_if_given(spec_.num_samples, top_.whole("num_samples", -1));
     if (spec_.num_samples == 0)
       top_.refuse("num_samples", "it is at least 1, or -1 for no end", "0");
-    take(spec_.max_concurrent, top_.whole("max_concurrent", 0));
-    take(spec_.time_budget_s, top_.duration_s("time_budget"));
-    take(spec_.storage_patience_s, top_.duration_s("storage_patience"));
-    take(spec_.trial_timeout_s, top_.duration_s("trial_timeout"));
-    take(spec_.report_timeout_s, top_.duration_s("report_timeout"));
-    take(spec_.stop_grace_s, top_.duration_s("stop_grace"));
-    take(spec_.kill_grace_s, top_.duration_s("kill_grace"));
-    take(spec_.ask_lease_s, top_.duration_s("ask_lease"));
-    take(spec_.nan_is_failure, top_.truth("nan_is_failure"));
-    take(spec_.keep_checkpoints, top_.whole("keep_checkpoints", 0));
-    take(spec_.ray_files, top_.truth("ray_files"));
-    take(spec_.tensorboard, top_.truth("tensorboard"));
-    take(spec_.durable, top_.truth("durable"));
+    set_if_given(spec_.max_concurrent, top_.whole("max_concurrent", 0));
+    set_if_given(spec_.time_budget_s, top_.duration_s("time_budget"));
+    set_if_given(spec_.storage_patience_s, top_.duration_s("storage_patience"));
+    set_if_given(spec_.trial_timeout_s, top_.duration_s("trial_timeout"));
+    set_if_given(spec_.report_timeout_s, top_.duration_s("report_timeout"));
+    set_if_given(spec_.stop_grace_s, top_.duration_s("stop_grace"));
+    set_if_given(spec_.kill_grace_s, top_.duration_s("kill_grace"));
+    set_if_given(spec_.ask_lease_s, top_.duration_s("ask_lease"));
+    set_if_given(spec_.nan_is_failure, top_.truth("nan_is_failure"));
+    set_if_given(spec_.keep_checkpoints, top_.whole("keep_checkpoints", 0));
+    set_if_given(spec_.ray_files, top_.truth("ray_files"));
+    set_if_given(spec_.tensorboard, top_.truth("tensorboard"));
+    set_if_given(spec_.durable, top_.truth("durable"));
   }
 
   void strategies() {
@@ -181,7 +181,7 @@ class StudyReader {
   void trials() {
     spec_.working_folder = beside(top_.text("working_folder").value_or("."));
     if (const auto folder = top_.text("trial_folder")) spec_.trial_folder = beside(*folder);
-    take(spec_.constant_grid_search, top_.truth("constant_grid_search"));
+    set_if_given(spec_.constant_grid_search, top_.truth("constant_grid_search"));
     if (const auto environment = top_.table("environment")) {
       for (const TomlItem& item : environment->items()) {
         if (item.key.empty() || item.key.find_first_of(std::string_view("=\0", 2)) != item.key.npos)
@@ -193,8 +193,8 @@ class StudyReader {
 
   void read_resources(TomlTable& table) {
     Resources& resources = spec_.resources_per_trial;
-    take(resources.cpu, table.number("cpu", 0));
-    take(resources.gpu, table.number("gpu", 0));
+    set_if_given(resources.cpu, table.number("cpu", 0));
+    set_if_given(resources.gpu, table.number("gpu", 0));
     const auto bytes = table.whole("memory_bytes", 0);
     if (bytes) resources.memory_bytes = static_cast<uint64_t>(*bytes);
     if (const auto memory = table.text("memory")) {
@@ -220,23 +220,23 @@ class StudyReader {
   }
 
   static void read_policy(TomlTable& table, FailurePolicy& policy) {
-    take(policy.backoff_s, table.duration_s("backoff"));
-    take(policy.backoff_factor, table.number("backoff_factor", 1));
-    take(policy.from_checkpoint, table.truth("from_checkpoint"));
+    set_if_given(policy.backoff_s, table.duration_s("backoff"));
+    set_if_given(policy.backoff_factor, table.number("backoff_factor", 1));
+    set_if_given(policy.from_checkpoint, table.truth("from_checkpoint"));
   }
 
   void read_failures(TomlTable& table) {
     FailurePolicy all;
-    take(all.retries, table.whole("max_failures", -1));
-    take(spec_.fail_fast, table.truth("fail_fast"));
-    take(spec_.give_up_after, table.whole("give_up_after", 0));
+    set_if_given(all.retries, table.whole("max_failures", -1));
+    set_if_given(spec_.fail_fast, table.truth("fail_fast"));
+    set_if_given(spec_.give_up_after, table.whole("give_up_after", 0));
     read_policy(table, all);
     for (size_t failure = 1; failure < spec_.failures.size(); ++failure) {
       FailurePolicy& policy = spec_.failures[failure];
       policy = all;
       auto one = table.table(name_of(static_cast<Failure>(failure)));
       if (!one) continue;
-      take(policy.retries, one->whole("retries", -1));
+      set_if_given(policy.retries, one->whole("retries", -1));
       read_policy(*one, policy);
       one->refuse_unknown();
     }
@@ -244,9 +244,9 @@ class StudyReader {
   }
 
   void read_plateau(TomlTable& table) {
-    take(spec_.plateau.patience, table.whole("patience", 0));
-    take(spec_.plateau.min_delta, table.number("min_delta", 0));
-    take(spec_.plateau.grace_period, table.whole("grace_period", 0));
+    set_if_given(spec_.plateau.patience, table.whole("patience", 0));
+    set_if_given(spec_.plateau.min_delta, table.number("min_delta", 0));
+    set_if_given(spec_.plateau.grace_period, table.whole("grace_period", 0));
     table.refuse_unknown();
   }
 

@@ -64,7 +64,7 @@ ResourcePool::ResourcePool(Machine machine, Resources per_trial)
   }
 }
 
-std::optional<ResourcePool::Share> ResourcePool::take() {
+std::optional<ResourcePool::Share> ResourcePool::try_acquire() {
   Share share;
   if (!why_not().empty()) return std::nullopt;
   int64_t left = thousandths(per_trial_.gpu);

@@ -39,7 +39,7 @@ class ResourcePool {
     std::vector<size_t> gpus;  ///< indices into Machine::gpus
   };
   /// A trial's share, or nothing if it does not fit now.
-  std::optional<Share> take();
+  std::optional<Share> try_acquire();
   void give_back(const Share& share);
 
   /// "needs 1 gpu, 0 free of 1"; empty if one more fits.

@@ -204,7 +204,7 @@ class FunctionTrials {
     int64_t limit = spec_.max_concurrent > 0 ? spec_.max_concurrent : kMostThreads;
     if (planned >= 0) limit = std::min(limit, std::max<int64_t>(planned, 1));
     while (static_cast<int64_t>(shares.size()) < limit) {
-      auto share = pool_.take();
+      auto share = pool_.try_acquire();
       if (!share) break;
       shares.push_back(std::move(*share));
     }
@@ -232,7 +232,7 @@ class FunctionTrials {
       const StudyCore::Next next = ask(job);
       lock.lock();
       if (next.kind == StudyCore::Next::kStart) {
-        job.share = pool_.take().value();  // there are no more threads than shares
+        job.share = pool_.try_acquire().value();  // there are no more threads than shares
         return job;
       }
       if (next.kind == StudyCore::Next::kThink && next.think) {

@@ -121,7 +121,7 @@ struct StopOnSignals::Impl {
   std::thread thread;
 };
 
-StopOnSignals::StopOnSignals(std::function<void(int signal)> take)
+StopOnSignals::StopOnSignals(std::function<void(int signal)> on_signal)
     : impl_(std::make_unique<Impl>()) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0)
@@ -129,13 +129,13 @@ StopOnSignals::StopOnSignals(std::function<void(int signal)> take)
   impl_->read_end = UniqueFd(ends[0]);
   impl_->write_end = UniqueFd(ends[1]);
   stop_signal_pipe = ends[1];
-  impl_->thread = std::thread([fd = ends[0], take = std::move(take)] {
+  impl_->thread = std::thread([fd = ends[0], on_signal = std::move(on_signal)] {
     unsigned char signal = 0;  // 0: the end
     for (;;) {
       const auto got = ::read(fd, &signal, 1);
       if (got < 0 && errno == EINTR) continue;
       if (got != 1 || signal == 0) return;
-      take(signal);
+      on_signal(signal);
     }
   });
   struct sigaction action {};

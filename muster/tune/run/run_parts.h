@@ -15,11 +15,11 @@ StudySpec run_spec(const RunConfig& config);
 /// RunConfig::on_events, then RunCallbacks of each event; empty if there are none. `config` outlives it.
 EventObserver run_observer(const RunConfig& config);
 
-/// While it lives, SIGINT and SIGTERM call `take` on a thread of its own; a second one does what
-/// they do otherwise. One at a time in a process.
+/// While it lives, SIGINT and SIGTERM call `on_signal` on a thread of its own; a second one does
+/// what they do otherwise. One at a time in a process.
 class StopOnSignals {
  public:
-  explicit StopOnSignals(std::function<void(int signal)> take);
+  explicit StopOnSignals(std::function<void(int signal)> on_signal);
   ~StopOnSignals();
   StopOnSignals(const StopOnSignals&) = delete;
   StopOnSignals& operator=(const StopOnSignals&) = delete;

@@ -242,7 +242,7 @@ Study::Study(const StudySpec& spec, Clock clock, EventObserver observer, StudyOp
 void Study::open(const StudySpec& spec, const StudyOptions& options) {
   storage_ = open_storage(spec.storage,
                           spec.space,
-                          core_.describe(),
+                          core_.description(),
                           {.durable = spec.durable, .lock_patience_s = options.lock_patience_s});
 }
 

@@ -72,7 +72,7 @@ class Tuner {
       if (has_ended(next)) return;
       tick();
       kept_ = patience_.has_events();
-      take(kept_ ? patience_.take_events() : executor_.wait(wait_s(next)));
+      on_events(kept_ ? patience_.take_events() : executor_.wait(wait_s(next)));
       stop_if_over_budget();
       look_around();
     }
@@ -118,7 +118,7 @@ class Tuner {
     while (spec_.max_concurrent == 0 ||
            static_cast<int64_t>(shares_.size()) < spec_.max_concurrent) {
       if (thinker_.is_busy() && !has_news_) return {.kind = StudyCore::Next::kThink};
-      auto share = pool_.take();
+      auto share = pool_.try_acquire();
       if (!share) return next;
       AttemptPlan plan;
       stored([&](StudyCore& core, double now_s) {
@@ -169,12 +169,12 @@ class Tuner {
   }
 
   /// What came together is stored together; only then is anybody answered.
-  void take(const std::vector<ExecutorEvent>& events) {
+  void on_events(const std::vector<ExecutorEvent>& events) {
     if (events.empty()) return;
     Deeds deeds;
     stored([&](StudyCore& core, double now_s) {
       deeds = {.refused = refused_};
-      for (const ExecutorEvent& event : events) take_one(core, event, now_s, deeds);
+      for (const ExecutorEvent& event : events) on_event(core, event, now_s, deeds);
     });
     carry_out(deeds);
   }
@@ -202,7 +202,7 @@ class Tuner {
       if (const auto* decision = std::get_if<Decision>(&answer.what)) {
         executor_.answer(answer.token, *decision);
       } else {
-        executor_.refuse(answer.token, std::get<std::string>(answer.what));
+        executor_.reject(answer.token, std::get<std::string>(answer.what));
       }
     }
     for (const auto& [why, kill] : deeds.interrupts) {
@@ -215,7 +215,7 @@ class Tuner {
     }
   }
 
-  void take_one(StudyCore& core, const ExecutorEvent& event, double now_s, Deeds& deeds) {
+  void on_event(StudyCore& core, const ExecutorEvent& event, double now_s, Deeds& deeds) {
     switch (event.kind) {
       case ExecutorEvent::kReport:
         deeds.answers.push_back({event.token, decide(core, event, now_s, deeds)});

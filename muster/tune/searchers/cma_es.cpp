@@ -144,7 +144,7 @@ class CmaEs final : public Searcher {
     const auto found = under_way_.find(number);
     if (found == under_way_.end()) return;
     const Member& member = found->second;
-    finish(found, rank_of(TrialState::kPruned, member.score, member.t));
+    add_result(found, rank_of(TrialState::kPruned, member.score, member.t));
   }
 
   void told(const FinishedTrial& trial) override {
@@ -153,7 +153,7 @@ class CmaEs final : public Searcher {
     if (trial.state == TrialState::kFailed && options_.failed == "ignore") {
       under_way_.erase(found);
     } else {
-      finish(found, rank_of(trial.state, trial.score, trial.step));
+      add_result(found, rank_of(trial.state, trial.score, trial.step));
     }
   }
 
@@ -239,7 +239,7 @@ class CmaEs final : public Searcher {
     return raw;
   }
 
-  void finish(std::unordered_map<int64_t, Member>::iterator found, const Rank& rank) {
+  void add_result(std::unordered_map<int64_t, Member>::iterator found, const Rank& rank) {
     Member member = std::move(found->second);
     under_way_.erase(found);
     if (member.generation < started_at_)

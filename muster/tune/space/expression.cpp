@@ -30,7 +30,7 @@ class Parser {
   }
 
   Draw lone_draw() {
-    const Token name = take();
+    const Token name = advance();
     if (name.kind != Token::kName || !is("("))
       refuse(name, "a domain is a function with its bounds, like uniform(0, 1)", kExpressionHint);
     const DrawFunction* function = find_draw(name.text);
@@ -52,7 +52,7 @@ class Parser {
   }
 
   const Token& now() const { return tokens_[at_]; }
-  Token take() { return now().kind == Token::kEnd ? now() : tokens_[at_++]; }
+  Token advance() { return now().kind == Token::kEnd ? now() : tokens_[at_++]; }
   bool is(std::string_view word) const {
     return (now().kind == Token::kSymbol || now().kind == Token::kName) && now().text == word;
   }
@@ -198,7 +198,7 @@ class Parser {
   }
 
   Node primary() {
-    const Token token = take();
+    const Token token = advance();
     if (token.kind == Token::kNumber || token.kind == Token::kText) return {.value = token.value};
     if (token.kind == Token::kName) return named(token);
     if (token.kind == Token::kEnd) refuse(token, "a value is missing");

@@ -116,13 +116,13 @@ class Space {
   std::vector<size_t> grid_dimensions() const;
 
   /// What a study file would say: an array of {name, domain, when}; equal spaces give equal texts.
-  Json describe() const;
+  Json description() const;
 
   /// The inverse. Throws a usage error for anything else, and for a C++ function, which no text
   /// describes.
   static Space from_description(const Json& description);
 
-  /// What differs from `stored` (a describe()), one line per parameter; empty if nothing does.
+  /// What differs from `stored` (a description()), one line per parameter; empty if nothing does.
   std::vector<std::string> differences(const Json& stored) const;
 
   struct Impl;  ///< of the room's own sources
@@ -140,7 +140,7 @@ struct SpaceChange {
 };
 inline constexpr std::string_view kOtherOrder = "the parameters are in another order";
 
-/// Of two describe()s; nothing if one of them is none.
+/// Of two descriptions; nothing if one of them is none.
 std::optional<std::vector<SpaceChange>> space_changes(const Json& stored, const Json& now);
 
 /// Values as the object that a trial's program reads: nested by dots, inactive ones left out.

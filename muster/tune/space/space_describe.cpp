@@ -20,7 +20,7 @@ Json describe_domain(const Domain& domain) {
                      .value = json_text(description).substr(0, 200)});
 }
 
-/// Throws for an object that describe() did not write.
+/// Throws for an object that description() did not write.
 Parameter read_parameter(const Json& object) {
   const bool fits = object.is_object() && object.contains("name") &&
                     object.at("name").is_string() && object.contains("domain") &&
@@ -60,7 +60,7 @@ std::optional<std::vector<std::pair<std::string, std::string>>> lines_of(const J
 
 }  // namespace
 
-Json Space::describe() const {
+Json Space::description() const {
   Json out = Json::array();
   for (const Parameter& parameter : impl_->parameters) {
     Json object = {{"name", parameter.name}, {"domain", describe_domain(parameter.domain)}};
@@ -101,7 +101,7 @@ std::optional<std::vector<SpaceChange>> space_changes(const Json& stored, const 
 }
 
 std::vector<std::string> Space::differences(const Json& stored) const {
-  const auto changes = space_changes(stored, describe());
+  const auto changes = space_changes(stored, description());
   if (!changes) return {"the stored search space is not readable"};
   std::vector<std::string> out;
   for (const auto& [name, before, now] : *changes) {

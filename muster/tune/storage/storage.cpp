@@ -50,7 +50,7 @@ class StudyOpener {
     const int64_t id = found ? *found : make();
     const Json stored = found ? select_description(database_, id) : Json();
     if (found) check(id, stored);
-    describe(id, stored.is_null() ? description_ : as_old_as(stored, description_));
+    write_description(id, stored.is_null() ? description_ : as_old_as(stored, description_));
     transaction.commit();
     return id;
   }
@@ -149,7 +149,7 @@ class StudyOpener {
     return lines;
   }
 
-  void describe(int64_t id, const Json& description) {
+  void write_description(int64_t id, const Json& description) {
     const std::string stored = json_text(description);
     database_.prepare("INSERT OR REPLACE INTO muster_studies (study_id, description) VALUES (?, ?)")
         .bind(1, id)

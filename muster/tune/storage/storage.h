@@ -42,8 +42,8 @@ struct StudySummary {
   Mode mode = Mode::kMax;
   Goals goals = {};  ///< of one that Optuna made: several objectives, but not its constraints
   int64_t trials = 0;
-  Json description;  ///< space, searcher, scheduler, seed …: as StudyCore::describe(); null for a
-                     ///< study that Optuna made
+  Json description;  ///< space, searcher, scheduler, seed …: as StudyCore::description() says
+                     ///< them; null for a study that Optuna made
 };
 
 /// A trial that Optuna added to a study (`study.optimize`, `optuna-dashboard`): the log knows
@@ -144,11 +144,11 @@ StudySummary find_study(const std::filesystem::path& file, std::string_view name
 /// no right to write: not to the file, nor its folder.
 std::vector<Event> read_events(const std::filesystem::path& file, std::string_view study);
 
-/// The same in pieces, in order, for a log that need not be in memory at once. `take` may open the
-/// file to read.
+/// The same in pieces, in order, for a log that need not be in memory at once. `on_events` may open
+/// the file to read.
 void read_events(const std::filesystem::path& file,
                  std::string_view study,
-                 const std::function<void(std::span<const Event> events)>& take);
+                 const std::function<void(std::span<const Event> events)>& on_events);
 
 /// Those behind event `seen`, or all for a `seen` with id 0, for who looks again and again. Throws a
 /// usage error, too, if the log does not have `seen` any more: the study was deleted meanwhile.

@@ -82,12 +82,12 @@ std::vector<Event> read_events(const std::filesystem::path& file, std::string_vi
 
 void read_events(const std::filesystem::path& file,
                  std::string_view study,
-                 const std::function<void(std::span<const Event> events)>& take) {
+                 const std::function<void(std::span<const Event> events)>& on_events) {
   constexpr size_t kPiece = 4096;
   Reader reader(file);
   std::vector<Event> piece;
   const auto hand_over = [&] {
-    take(piece);
+    on_events(piece);
     piece.clear();
   };
   visit_events(reader.database(), reader.study_id(study), 0, kLastEvent, [&](Event&& event) {

@@ -36,7 +36,7 @@ std::string named(const LockHolder& holder) {
 /// A folder that cannot be written is met here first.
 std::unique_ptr<ProcessLock> taken(const std::filesystem::path& path, LockHolder& holder) {
   try {
-    return ProcessLock::take(path, holder);
+    return ProcessLock::try_acquire(path, holder);
   } catch (const Error& error) {
     ErrorText said = error.text();
     if (said.hint.empty()) said.hint = kWriteHint;

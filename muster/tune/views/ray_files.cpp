@@ -231,7 +231,7 @@ void write_ray_files(const std::filesystem::path& folder,
 RayFiles::RayFiles(std::filesystem::path folder, StudyFacts facts, RayHost host)
     : folder_(std::move(folder)), builder_(std::move(facts)), host_(std::move(host)) {}
 
-void RayFiles::take(std::span<const Event> events) {
+void RayFiles::on_events(std::span<const Event> events) {
   std::set<int64_t> whole;  // trials whose files are written from their start
   for (const Event& event : events) {
     builder_.add(event);

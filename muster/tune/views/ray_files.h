@@ -35,14 +35,14 @@ struct RayProgress {
   size_t first = 0;                  ///< the report that the newest attempt began with
 };
 
-/// The same while the study runs: each report is a line as soon as take() returns. One thread.
+/// The same while the study runs: each report is a line as soon as on_events() returns. One thread.
 class RayFiles {
  public:
   RayFiles(std::filesystem::path folder, StudyFacts facts, RayHost host = {});
 
   /// Events in their order, from the study's first: those of a resumed study too, whose files are
   /// made anew. Throws an environment error.
-  void take(std::span<const Event> events);
+  void on_events(std::span<const Event> events);
 
   /// Reports in memory: those of trials that are not over.
   size_t rows_held() const { return builder_.rows_held(); }

@@ -14,7 +14,7 @@ class TableReporter {
   TableReporter(std::ostream& out, TableReporterOptions options)
       : out_(out), options_(std::move(options)) {}
 
-  void take(const StudyCore& core, std::span<const Event> events) {
+  void on_events(const StudyCore& core, std::span<const Event> events) {
     if (events.empty()) return;
     const double now_s = events.back().time_s;
     if (!started_s_) started_s_ = events.front().time_s;
@@ -52,7 +52,7 @@ std::function<void(const StudyCore& core, std::span<const Event> events)> table_
     std::ostream& out, const TableReporterOptions& options) {
   auto reporter = std::make_shared<TableReporter>(out, options);
   return [reporter](const StudyCore& core, std::span<const Event> events) {
-    reporter->take(core, events);
+    reporter->on_events(core, events);
   };
 }
 

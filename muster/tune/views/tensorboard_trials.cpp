@@ -134,21 +134,21 @@ void write_tensorboard(const std::filesystem::path& folder,
 TensorBoardTrials::TensorBoardTrials(std::filesystem::path folder, StudyFacts facts)
     : folder_(std::move(folder)), builder_(std::move(facts)) {}
 
-void TensorBoardTrials::take(std::span<const Event> events, bool past) {
+void TensorBoardTrials::on_events(std::span<const Event> events, bool past) {
   for (const Event& event : events) {
     builder_.add(event);
     if (event.trial < 0) continue;
     if (past) {
-      take_past(event);
+      on_past_event(event);
     } else {
-      take_one(event);
+      on_new_event(event);
       builder_.forget_rows(event.trial);
     }
   }
 }
 
 /// Keeps the reports of trials that are not over: go_on() needs them.
-void TensorBoardTrials::take_past(const Event& event) {
+void TensorBoardTrials::on_past_event(const Event& event) {
   const TrialHistory& trial = builder_.trials()[static_cast<size_t>(event.trial)];
   if (!is_over(trial.state)) return;
   const bool ends = std::holds_alternative<AttemptEnded>(event.what);
@@ -157,7 +157,7 @@ void TensorBoardTrials::take_past(const Event& event) {
 }
 
 void TensorBoardTrials::write_whole(const TrialHistory& trial) {
-  for (const TrialHistory::Row& row : trial.rows) describe(row);
+  for (const TrialHistory::Row& row : trial.rows) write_experiment(row);
   TensorBoardWriter& writer = writer_of(trial);
   for (const TrialHistory::Row& row : trial.rows) add_row(writer, row);
   end(writer, trial);
@@ -167,17 +167,17 @@ void TensorBoardTrials::write_whole(const TrialHistory& trial) {
 void TensorBoardTrials::go_on() {
   for (const TrialHistory& trial : builder_.trials()) {
     if (trial.rows.empty()) continue;
-    for (const TrialHistory::Row& row : trial.rows) describe(row);
+    for (const TrialHistory::Row& row : trial.rows) write_experiment(row);
     for (const TrialHistory::Row& row : trial.rows) add_row(writer_of(trial), row);
     if (trial.state != TrialState::kRunning) writers_.erase(trial.number);
     builder_.forget_rows(trial.number);
   }
 }
 
-void TensorBoardTrials::take_one(const Event& event) {
+void TensorBoardTrials::on_new_event(const Event& event) {
   const TrialHistory& trial = builder_.trials()[static_cast<size_t>(event.trial)];
   if (std::holds_alternative<Reported>(event.what)) {
-    describe(trial.rows.back());
+    write_experiment(trial.rows.back());
     add_row(writer_of(trial), trial.rows.back());
   }
   if (!std::holds_alternative<AttemptEnded>(event.what)) return;
@@ -186,7 +186,7 @@ void TensorBoardTrials::take_one(const Event& event) {
 }
 
 /// Writes the experiment again if the report has metrics that it lacks.
-void TensorBoardTrials::describe(const TrialHistory::Row& row) {
+void TensorBoardTrials::write_experiment(const TrialHistory::Row& row) {
   const size_t before = metrics_.size();
   const auto add = [&](const std::string& name) {
     if (std::ranges::find(metrics_, name) == metrics_.end()) metrics_.push_back(name);

@@ -35,17 +35,17 @@ class TensorBoardTrials {
   /// calls, go_on() behind the last; a trial that is over and whole in the folder stays as it is,
   /// all others are made anew there: those that run, those of which a kill left a part, those from
   /// before anybody asked for these files. Throws an environment error, as go_on() does.
-  void take(std::span<const Event> events, bool past = false);
+  void on_events(std::span<const Event> events, bool past = false);
   void go_on();
 
   /// Reports in memory: none but of past events.
   size_t rows_held() const { return builder_.rows_held(); }
 
  private:
-  void take_one(const Event& event);
-  void take_past(const Event& event);
+  void on_new_event(const Event& event);
+  void on_past_event(const Event& event);
   void write_whole(const TrialHistory& trial);
-  void describe(const TrialHistory::Row& row);
+  void write_experiment(const TrialHistory::Row& row);
   track::TensorBoardWriter& writer_of(const TrialHistory& trial);
 
   std::filesystem::path folder_;

@@ -86,9 +86,9 @@ std::string drawn(GpuModel& model,
 
 class GpuScreen : public ::testing::Test {
  protected:
-  GpuScreen() { take(two_devices()); }
-  void take(const MachineStatus& status) {
-    model_.take(std::make_shared<const MachineStatus>(status));
+  GpuScreen() { update(two_devices()); }
+  void update(const MachineStatus& status) {
+    model_.update(std::make_shared<const MachineStatus>(status));
   }
   void press(const std::string& letters) {
     for (const char c : letters) EXPECT_TRUE(model_.on_key({Key::kLetter, std::string(1, c)}));
@@ -172,8 +172,8 @@ TEST_F(GpuScreen, ShowsDevicesWithCurvesHostAndProcesses) {
 TEST_F(GpuScreen, CurvesAreOnAFixedScaleAndKeepTheirGaps) {
   MachineStatus status = two_devices();
   status.devices[0].utilization_percent = {{}, "no permission"};
-  take(status);
-  take(two_devices());
+  update(status);
+  update(two_devices());
   const auto load = model_.history().load_of(0);
   ASSERT_EQ(load.size(), 3U);
   EXPECT_DOUBLE_EQ(load[0], 0.87);
@@ -187,12 +187,12 @@ TEST_F(GpuScreen, CurvesAreOnAFixedScaleAndKeepTheirGaps) {
 TEST_F(GpuScreen, ADeviceThatComesLaterBeginsItsCurveThen) {
   MachineStatus status = two_devices();
   status.devices.push_back(device_of(2, 50));
-  take(status);
+  update(status);
   const auto load = model_.history().load_of(2);
   ASSERT_EQ(load.size(), 2U);
   EXPECT_TRUE(std::isnan(load[0]));
   EXPECT_DOUBLE_EQ(load[1], 0.5);
-  for (size_t i = 0; i < GpuHistory::kMost + 5; ++i) take(status);
+  for (size_t i = 0; i < GpuHistory::kMost + 5; ++i) update(status);
   EXPECT_EQ(model_.history().load_of(2).size(), GpuHistory::kMost);
 }
 
@@ -224,11 +224,11 @@ TEST_F(GpuScreen, TheSelectedProcessStaysSelectedWhereverItGoes) {
   EXPECT_EQ(model_.rows()[model_.selected()].pid, 30);
   MachineStatus status = two_devices();
   status.devices[0].processes[0].memory.value = 9 * kGiB;
-  take(status);
+  update(status);
   EXPECT_THAT(pids(), ElementsAre(30, 10, 20));
   EXPECT_EQ(model_.rows()[model_.selected()].pid, 30);
   status.devices[0].processes.erase(status.devices[0].processes.begin());
-  take(status);
+  update(status);
   EXPECT_LT(model_.selected(), model_.rows().size());
 }
 
@@ -236,7 +236,7 @@ TEST_F(GpuScreen, AHeldScreenDoesNotChangeAndItsCurvesGoOn) {
   press(" ");
   MachineStatus status = two_devices();
   status.devices.pop_back();
-  take(status);
+  update(status);
   EXPECT_EQ(model_.status()->devices.size(), 2U);
   EXPECT_THAT(drawn(model_), HasSubstr("held"));
   press(" ");
@@ -271,7 +271,7 @@ TEST_F(GpuScreen, IsDrawnAtAnySizeWithAnyNumberOfDevices) {
     for (const size_t count : {0, 1, 16}) {
       MachineStatus some = status;
       some.devices.resize(count);
-      take(some);
+      update(some);
       for (const size_t columns : {1, 20, 49, 50, 80, 300}) {
         for (const size_t rows : {1, 9, 10, 11, 24, 100}) drawn(model_, {}, columns, rows);
       }

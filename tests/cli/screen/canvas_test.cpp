@@ -59,18 +59,18 @@ TEST(Sparkline, ShowsTheLastOfEachShareAndWhatIsNotFinite) {
 
 TEST(TextField, IsEditedByWholeLetters) {
   TextField field("lr=é");
-  field.take({Key::kLeft});
+  field.handle_key({Key::kLeft});
   EXPECT_EQ(field.before(), "lr=");
-  field.take({Key::kLetter, "ü"});
+  field.handle_key({Key::kLetter, "ü"});
   EXPECT_EQ(field.text(), "lr=üé");
-  field.take({Key::kBackspace});
-  field.take({Key::kEnd});
-  field.take({Key::kBackspace});
+  field.handle_key({Key::kBackspace});
+  field.handle_key({Key::kEnd});
+  field.handle_key({Key::kBackspace});
   EXPECT_EQ(field.text(), "lr=");
-  field.take({Key::kHome});
-  field.take({Key::kBackspace});
+  field.handle_key({Key::kHome});
+  field.handle_key({Key::kBackspace});
   EXPECT_EQ(field.text(), "lr=");
-  EXPECT_FALSE(field.take({Key::kUp}));
+  EXPECT_FALSE(field.handle_key({Key::kUp}));
 }
 
 }  // namespace

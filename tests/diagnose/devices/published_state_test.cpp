@@ -15,6 +15,7 @@
 
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
+#include "tests/support/variables.h"
 
 namespace muster::diagnose {
 namespace {
@@ -209,12 +210,8 @@ TEST_F(StatusFiles, NoFolderIsNoError) {
 }
 
 TEST_F(StatusFiles, TheFolderIsTheUsersWhateverTheSession) {
-  const auto nothing = [](std::string_view) -> std::optional<std::string> { return std::nullopt; };
-  EXPECT_EQ(status_folder(nothing), fs::path(concat("/dev/shm/muster-", ::getuid())));
-  const auto named = [](std::string_view name) -> std::optional<std::string> {
-    return name == "MUSTER_STATUS_DIR" ? std::optional<std::string>("/a") : std::nullopt;
-  };
-  EXPECT_EQ(status_folder(named), fs::path("/a"));
+  EXPECT_EQ(status_folder(test::lookup_in({})), fs::path(concat("/dev/shm/muster-", ::getuid())));
+  EXPECT_EQ(status_folder(test::lookup_in({{"MUSTER_STATUS_DIR", "/a"}})), fs::path("/a"));
 }
 
 /// What a reader sees that falls into the middle of a write: JSON all the same, of numbers that never

@@ -39,7 +39,7 @@ class Group {
     if (waits) recorder.begin_wait(posted.id);
     if (rank == 0) stuck_ = posted;
   }
-  void finish(int rank, const OpRecord& op) {
+  void complete(int rank, const OpRecord& op) {
     FlightRecorder& recorder = recorders_[static_cast<size_t>(rank)];
     recorder.complete(recorder.post(op).id);
   }
@@ -155,8 +155,8 @@ TEST(Diagnosis, WhatIsDoneOnOneRankAllHaveCalledWhateverTheirLastHeartbeatSaid) 
   OpRecord broadcast = allreduce(4);
   broadcast.kind = OpKind::kBroadcast;
   broadcast.root = 0;
-  group.finish(0, allreduce(9));  // rank 1 took part, and died before it could tell
-  group.finish(0, broadcast);     // proves nothing: the root need not wait
+  group.complete(0, allreduce(9));  // rank 1 took part, and died before it could tell
+  group.complete(0, broadcast);     // proves nothing: the root need not wait
   group.call(0, allreduce(8));
   group.view(1).life = Life::kGone;
   EXPECT_EQ(group.diagnose().who, "rank 1 is gone: process 101 on node7 has ended");
@@ -168,7 +168,7 @@ TEST(Diagnosis, WhatIsDoneOnOneRankAllHaveCalledWhateverTheirLastHeartbeatSaid) 
 TEST(Diagnosis, ADifferenceThatTheGroupSurvivedIsPast) {
   Group group(3);
   for (const int rank : {0, 1, 2}) group.fail(rank, allreduce(rank == 1 ? 7 : 8));  // #40
-  for (const int rank : {0, 1, 2}) group.finish(rank, allreduce(5));
+  for (const int rank : {0, 1, 2}) group.complete(rank, allreduce(5));
   for (const int rank : {0, 1, 2}) group.call(rank, allreduce(rank == 2 ? 30 : 20));  // #42
   EXPECT_EQ(group.diagnose().who,
             "rank 2 is at allreduce sum float32[30] #42 while ranks 0 and 1 are at allreduce sum "
@@ -181,7 +181,7 @@ TEST(Diagnosis, AfterADifferenceThatTheGroupSurvivedItSeesWhoDoesNotCome) {
   Group group(2);
   for (const int rank : {0, 1}) group.fail(rank, allreduce(rank == 1 ? 7 : 8));
   for (int i = 0; i < 600; ++i) {  // no window reaches back, but the chains differ
-    for (const int rank : {0, 1}) group.finish(rank, allreduce(5));
+    for (const int rank : {0, 1}) group.complete(rank, allreduce(5));
   }
   group.call(0, allreduce(20));
   group.view(1).life = Life::kGone;
@@ -217,7 +217,7 @@ TEST(Diagnosis, ARankThatEndedAfterItsPartIsNotToBlame) {
   gather.kind = OpKind::kGather;
   gather.root = 0;
   group.call(0, gather);
-  group.finish(1, gather);  // its part is sent; its program is over
+  group.complete(1, gather);  // its part is sent; its program is over
   group.view(1).life = Life::kGone;
   group.view(1).state = PeerState{.ended = true};
   const Diagnosis found = group.diagnose();  // rank 2 is slow
@@ -294,7 +294,7 @@ TEST(Diagnosis, ACollectiveThatTheServerHasDoneOutlivesIt) {
   gather.kind = OpKind::kGather;
   gather.root = 0;
   group.call(0, gather);
-  group.finish(2, gather);
+  group.complete(2, gather);
   group.view(2).life = Life::kGone;
   group.view(2).state = PeerState{.ended = true};
   EXPECT_THAT(group.diagnose({.lost = true, .server_rank = 2}).culprits, ElementsAre(1));

@@ -48,7 +48,7 @@ class Signal {
  public:
   void give() { semaphore_.release(); }
   /// A rank that failed never gives it.
-  void take() { EXPECT_TRUE(semaphore_.try_acquire_for(20s)); }
+  void wait() { EXPECT_TRUE(semaphore_.try_acquire_for(20s)); }
 
  private:
   std::binary_semaphore semaphore_{0};
@@ -86,7 +86,7 @@ TEST_P(MonitoredDuration, OfAnOperationThatMustWaitForARankHasThatInIt) {
   run_unseen(GetParam(), [&](const ProcessGroup& group) {
     group.barrier();
     if (group.rank() == 1) {
-      posted.take();
+      posted.wait();
       std::this_thread::sleep_for(20ms);
       came = FlightRecorder::now_ns();
       post(group)->wait();
@@ -130,7 +130,7 @@ TEST_P(MonitoredDuration, CommunicationInATimelineEndsWhereTheOperationDoes) {
     timeline.begin_step(0);
     timeline.begin(Phase::kForward);
     if (group.rank() == 1) {
-      in_backward.take();
+      in_backward.wait();
       std::this_thread::sleep_for(20ms);
     }
     const auto work = post(group);

@@ -16,48 +16,48 @@ TEST(PoolModel, RoundsTo512Bytes) {
 
 TEST(PoolModel, TakesSegmentsBySize) {
   PoolModel pool;
-  pool.take(100);
+  pool.allocate(100);
   EXPECT_EQ(pool.reserved(), 2 * kMib);
-  pool.take(kMib);
+  pool.allocate(kMib);
   EXPECT_EQ(pool.reserved(), 2 * kMib);
-  pool.take(kMib);  // the rest of the first segment is a little too small
+  pool.allocate(kMib);  // the rest of the first segment is a little too small
   EXPECT_EQ(pool.reserved(), 4 * kMib);
-  pool.take(3 * kMib);
+  pool.allocate(3 * kMib);
   EXPECT_EQ(pool.reserved(), 24 * kMib);
-  pool.take(11 * kMib);  // the other 17 MiB of the large one will do
+  pool.allocate(11 * kMib);  // the other 17 MiB of the large one will do
   EXPECT_EQ(pool.reserved(), 24 * kMib);
-  pool.take(11 * kMib);  // a segment of its own, in steps of 2 MiB
+  pool.allocate(11 * kMib);  // a segment of its own, in steps of 2 MiB
   EXPECT_EQ(pool.reserved(), 36 * kMib);
   EXPECT_EQ(pool.allocated(), 512 + 2 * kMib + 25 * kMib + kMib);
 }
 
 TEST(PoolModel, GivesFreeBlocksOutAgainAndJoinsNeighbours) {
   PoolModel pool;
-  const size_t first = pool.take(4 * kMib), second = pool.take(4 * kMib),
-               third = pool.take(4 * kMib);
+  const size_t first = pool.allocate(4 * kMib), second = pool.allocate(4 * kMib),
+               third = pool.allocate(4 * kMib);
   pool.release(first);
   pool.release(third);
   pool.release(second);
   EXPECT_EQ(pool.allocated(), 0);
   EXPECT_EQ(pool.reserved(), 20 * kMib);
-  pool.take(19 * kMib + 512);
+  pool.allocate(19 * kMib + 512);
   EXPECT_EQ(pool.reserved(), 20 * kMib);
   EXPECT_EQ(pool.allocated(), 20 * kMib);
 }
 
 TEST(PoolModel, KeepsFragmentsThatAreTooSmall) {
   PoolModel pool;
-  const size_t first = pool.take(9 * kMib);
-  const size_t second = pool.take(2 * kMib);
-  pool.take(9 * kMib);
+  const size_t first = pool.allocate(9 * kMib);
+  const size_t second = pool.allocate(2 * kMib);
+  pool.allocate(9 * kMib);
   pool.release(first);
   pool.release(second);
   EXPECT_EQ(pool.reserved(), 20 * kMib);
-  const size_t joined = pool.take(int64_t{10} * kMib);
+  const size_t joined = pool.allocate(int64_t{10} * kMib);
   EXPECT_EQ(pool.reserved(), 20 * kMib);
   EXPECT_EQ(pool.allocated(), 20 * kMib);  // a last MiB is not worth a block
   pool.release(joined);
-  pool.take(12 * kMib);
+  pool.allocate(12 * kMib);
   EXPECT_EQ(pool.reserved(), 32 * kMib);
 }
 

@@ -38,20 +38,15 @@ void on_two_ranks(const Way& way,
                                            const Graph& whole,
                                            const ProcessGroup& group)>& body) {
   SCOPED_TRACE(way.backend);
-  std::vector<Graph> nets, wholes;
-  for (int rank = 0; rank < 2; ++rank) {
-    nets.push_back(three_layers());
-    wholes.push_back(three_layers());
-  }
   std::barrier<> all(2);
-  run_ranks(2,
-            [&](ProcessGroup group) {
-              const muster::testing::LeaveTogether last{all};
-              const Graph net = nets[group.rank()], whole = wholes[group.rank()];
-              DistributedDataParallel<Graph> ddp(net, group, way.options);
-              body(ddp, net, whole, group);
-            },
-            {.backend = way.backend});
+  run_three_layers(
+      2,
+      [&](const ProcessGroup& group, const Graph& net, const Graph& whole) {
+        const muster::testing::LeaveTogether last{all};
+        DistributedDataParallel<Graph> ddp(net, group, way.options);
+        body(ddp, net, whole, group);
+      },
+      way.backend);
 }
 
 void drop_gradients(DistributedDataParallel<Graph>& ddp, const Graph& whole) {

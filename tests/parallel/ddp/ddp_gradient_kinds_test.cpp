@@ -106,33 +106,33 @@ TEST_P(ComplexParameters, HaveTheGradientsOfTheWholeBatch) {
                                  {.comm_hook = "powersgd:start=0,min_compression_rate=0.1"}};
   for (const torch::Dtype dtype : {torch::kComplexDouble, torch::kComplexFloat}) {
     for (const DdpOptions& options : all_ways) {
-      std::vector<std::shared_ptr<ComplexImpl>> nets, wholes;
-      for (int rank = 0; rank < ranks; ++rank) {
-        nets.push_back(std::make_shared<ComplexImpl>(dtype));
-        wholes.push_back(std::make_shared<ComplexImpl>(dtype));
-      }
+      const auto make = [&] { return std::make_shared<ComplexImpl>(dtype); };
       const double tolerance = dtype == torch::kComplexDouble ? 1e-12 : 1e-4;
-      run_ranks(ranks,
-                [&](ProcessGroup group) {
-                  const auto net = nets[group.rank()], whole = wholes[group.rank()];
-                  DistributedDataParallel ddp(net, group, options);
-                  for (int step = 0; step < 3; ++step) {
-                    const Tensor x =
-                        draw({12, 6}, 20 + static_cast<uint64_t>(step)).to(net->a.scalar_type());
-                    ddp.zero_grad();
-                    for (auto& parameter : whole->parameters()) parameter.mutable_grad() = Tensor();
-                    ddp->forward(share_of(x, group)).mean().backward();
-                    whole->forward(x).mean().backward();
-                    for (const char* name : {"w", "b", "v"}) {
-                      const Tensor got = net->named_parameters()[name].grad();
-                      const Tensor want = whole->named_parameters()[name].grad();
-                      const double largest = want.abs().max().item<double>();
-                      EXPECT_LE((got - want).abs().max().item<double>(), tolerance * largest)
-                          << name << " of step " << step << ", " << options.comm_hook;
-                    }
-                  }
-                },
-                {.backend = backend});
+      run_beside_whole(
+          ranks,
+          make,
+          make,
+          [&](const ProcessGroup& group,
+              const std::shared_ptr<ComplexImpl>& net,
+              const std::shared_ptr<ComplexImpl>& whole) {
+            DistributedDataParallel ddp(net, group, options);
+            for (int step = 0; step < 3; ++step) {
+              const Tensor x =
+                  draw({12, 6}, 20 + static_cast<uint64_t>(step)).to(net->a.scalar_type());
+              ddp.zero_grad();
+              for (auto& parameter : whole->parameters()) parameter.mutable_grad() = Tensor();
+              ddp->forward(share_of(x, group)).mean().backward();
+              whole->forward(x).mean().backward();
+              for (const char* name : {"w", "b", "v"}) {
+                const Tensor got = net->named_parameters()[name].grad();
+                const Tensor want = whole->named_parameters()[name].grad();
+                const double largest = want.abs().max().item<double>();
+                EXPECT_LE((got - want).abs().max().item<double>(), tolerance * largest)
+                    << name << " of step " << step << ", " << options.comm_hook;
+              }
+            }
+          },
+          backend);
     }
   }
 }
@@ -171,36 +171,34 @@ TEST_P(SparseGradients, EqualDenseOnesOfTheWholeBatch) {
     net->to(torch::kDouble);
     return net;
   };
-  std::vector<std::shared_ptr<TableImpl>> nets, wholes;
-  for (int rank = 0; rank < ranks; ++rank) {
-    nets.push_back(make(true));
-    wholes.push_back(make(false));
-  }
-  run_ranks(ranks,
-            [&, hook = hook](ProcessGroup group) {
-              const auto net = nets[group.rank()], whole = wholes[group.rank()];
-              DistributedDataParallel ddp(net, group, {.comm_hook = hook});
-              torch::optim::SGD ours(net->parameters(), 0.05), theirs(whole->parameters(), 0.05);
-              for (int step = 0; step < 4; ++step) {
-                auto generator =
-                    torch::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(step));
-                const Tensor index = torch::randint(0, 9, {12, 3}, generator, torch::kLong);
-                ours.zero_grad();
-                theirs.zero_grad();
-                ddp->forward(share_of(index, group)).square().mean().backward();
-                whole->forward(index).square().mean().backward();
-                EXPECT_TRUE(net->table->weight.grad().is_sparse());
-                EXPECT_TRUE(net->bag->weight.grad().is_sparse());
-                ours.step();
-                theirs.step();
-              }
-              for (const auto& item : whole->named_parameters()) {
-                const Tensor difference = net->named_parameters()[item.key()] - item.value();
-                EXPECT_LE(difference.abs().max().item<double>(), hook == "none" ? 1e-12 : 1e-2)
-                    << item.key();
-              }
-            },
-            {.backend = backend});
+  run_beside_whole(
+      ranks,
+      [&] { return make(true); },
+      [&] { return make(false); },
+      [&, hook = hook](const ProcessGroup& group,
+                       const std::shared_ptr<TableImpl>& net,
+                       const std::shared_ptr<TableImpl>& whole) {
+        DistributedDataParallel ddp(net, group, {.comm_hook = hook});
+        torch::optim::SGD ours(net->parameters(), 0.05), theirs(whole->parameters(), 0.05);
+        for (int step = 0; step < 4; ++step) {
+          auto generator = torch::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(step));
+          const Tensor index = torch::randint(0, 9, {12, 3}, generator, torch::kLong);
+          ours.zero_grad();
+          theirs.zero_grad();
+          ddp->forward(share_of(index, group)).square().mean().backward();
+          whole->forward(index).square().mean().backward();
+          EXPECT_TRUE(net->table->weight.grad().is_sparse());
+          EXPECT_TRUE(net->bag->weight.grad().is_sparse());
+          ours.step();
+          theirs.step();
+        }
+        for (const auto& item : whole->named_parameters()) {
+          const Tensor difference = net->named_parameters()[item.key()] - item.value();
+          EXPECT_LE(difference.abs().max().item<double>(), hook == "none" ? 1e-12 : 1e-2)
+              << item.key();
+        }
+      },
+      backend);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks,

@@ -87,24 +87,21 @@ using Change = std::function<void(Graph)>;
 
 /// Averages after `change`, and says so: each rank has other rows, and the gradients of all.
 void expect_averaged_after(const Change& change, const DdpOptions& options) {
-  std::vector<Graph> nets, wholes;
-  for (int rank = 0; rank < 2; ++rank) {
-    nets.push_back(test::three_layers(torch::kFloat));
-    wholes.push_back(test::three_layers(torch::kFloat));
-  }
-  run_ranks(2, [&](ProcessGroup group) {
-    const Graph net = nets[group.rank()], whole = wholes[group.rank()];
-    DistributedDataParallel ddp(net, group, options);
-    for (int step = 0; step < 4; ++step) {
-      const torch::Tensor x = test::draw({12, 6}, static_cast<uint64_t>(step)).to(torch::kFloat);
-      ddp.zero_grad();
-      for (auto& parameter : whole->parameters()) parameter.mutable_grad() = torch::Tensor();
-      if (step == 1 || step == 2) change(net);
-      ddp->forward(test::share_of(x, group)).square().mean().backward();
-      whole->forward(x).square().mean().backward();
-      test::expect_same_gradients(*net, *whole, 1e-6);
-    }
-  });
+  const auto make = [] { return test::three_layers(torch::kFloat); };
+  test::run_beside_whole(
+      2, make, make, [&](const ProcessGroup& group, const Graph& net, const Graph& whole) {
+        DistributedDataParallel ddp(net, group, options);
+        for (int step = 0; step < 4; ++step) {
+          const torch::Tensor x =
+              test::draw({12, 6}, static_cast<uint64_t>(step)).to(torch::kFloat);
+          ddp.zero_grad();
+          for (auto& parameter : whole->parameters()) parameter.mutable_grad() = torch::Tensor();
+          if (step == 1 || step == 2) change(net);
+          ddp->forward(test::share_of(x, group)).square().mean().backward();
+          whole->forward(x).square().mean().backward();
+          test::expect_same_gradients(*net, *whole, 1e-6);
+        }
+      });
 }
 
 // Either leaves the tensors without the hooks that average their gradients.

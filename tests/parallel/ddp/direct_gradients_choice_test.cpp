@@ -81,30 +81,26 @@ TEST(DdpDirectGradients, OfAParameterThatOneRankLaysOutDifferentlyAreRefusedByNa
 }
 
 TEST(DdpDirectGradients, GoThroughBucketsWhereNoRankHasItsParametersInOrder) {
-  std::vector<Graph> nets, wholes;
-  for (int rank = 0; rank < 2; ++rank) {
-    nets.push_back(three_layers());
-    wholes.push_back(three_layers());
-    transpose_memory(nets.back()->layers[1]->weight);
-  }
-  run_ranks(2, [&](ProcessGroup group) {
-    const Graph net = nets[group.rank()], whole = wholes[group.rank()];
-    DistributedDataParallel ddp(net, group, {.direct_bytes = 0});
-    const Tensor x = draw({12, 6}, 2);
-    ddp->forward(share_of(x, group)).square().mean().backward();
-    whole->forward(x).square().mean().backward();
-    expect_same_gradients(*net, *whole, 1e-12);
-  });
+  const auto transposed = [] {
+    Graph net = three_layers();
+    transpose_memory(net->layers[1]->weight);
+    return net;
+  };
+  run_beside_whole(
+      2,
+      transposed,
+      [] { return three_layers(); },
+      [&](const ProcessGroup& group, const Graph& net, const Graph& whole) {
+        DistributedDataParallel ddp(net, group, {.direct_bytes = 0});
+        const Tensor x = draw({12, 6}, 2);
+        ddp->forward(share_of(x, group)).square().mean().backward();
+        whole->forward(x).square().mean().backward();
+        expect_same_gradients(*net, *whole, 1e-12);
+      });
 }
 
 TEST(DdpDirectGradients, OfSmallParametersAreAveragedInTheBucketsThatTheyAreViewsOf) {
-  std::vector<Graph> nets, wholes;
-  for (int rank = 0; rank < 3; ++rank) {
-    nets.push_back(three_layers());
-    wholes.push_back(three_layers());
-  }
-  run_ranks(3, [&](ProcessGroup group) {
-    const Graph net = nets[group.rank()], whole = wholes[group.rank()];
+  run_three_layers(3, [&](const ProcessGroup& group, const Graph& net, const Graph& whole) {
     DistributedDataParallel ddp(net, group, {.gradient_as_bucket_view = true, .direct_bytes = 160});
     const Tensor x = draw({12, 6}, 2);
     for (int step = 0; step < 4; ++step) {

@@ -41,51 +41,41 @@ TEST_P(DirectGradients, EqualThoseOfOneDevice) {
 }
 
 TEST_P(DirectGradients, AddUpUnderNoSyncAndTheWholeSumIsAveraged) {
-  std::vector<Graph> nets, wholes;
-  for (int rank = 0; rank < ranks(); ++rank) {
-    nets.push_back(three_layers());
-    wholes.push_back(three_layers());
-  }
-  run_ranks(ranks(),
-            [&](ProcessGroup group) {
-              const Graph net = nets[group.rank()], whole = wholes[group.rank()];
-              DistributedDataParallel ddp(net, group, {.direct_bytes = 0});
-              for (int step = 0; step < 3; ++step) {
-                // Steps 0 and 1 start from nothing, step 2 from a gradient of the user's.
-                for (Graph each : {net, whole}) {
-                  for (auto& parameter : each->parameters())
-                    parameter.mutable_grad() = step == 2 ? torch::ones_like(parameter) : Tensor();
-                }
-                for (int micro = 0; micro < 3; ++micro) {
-                  const Tensor x = draw({12, 6}, 7 + static_cast<uint64_t>(10 * step + micro));
-                  const auto scope = ddp.accumulate(micro, 3);
-                  ddp->forward(share_of(x, group)).square().mean().backward();
-                  whole->forward(x).square().mean().backward();
-                }
-                expect_same_gradients(*net, *whole, 1e-12);
-              }
-            },
-            {.backend = backend()});
+  run_three_layers(
+      ranks(),
+      [&](const ProcessGroup& group, const Graph& net, const Graph& whole) {
+        DistributedDataParallel ddp(net, group, {.direct_bytes = 0});
+        for (int step = 0; step < 3; ++step) {
+          // Steps 0 and 1 start from nothing, step 2 from a gradient of the user's.
+          for (Graph each : {net, whole}) {
+            for (auto& parameter : each->parameters())
+              parameter.mutable_grad() = step == 2 ? torch::ones_like(parameter) : Tensor();
+          }
+          for (int micro = 0; micro < 3; ++micro) {
+            const Tensor x = draw({12, 6}, 7 + static_cast<uint64_t>(10 * step + micro));
+            const auto scope = ddp.accumulate(micro, 3);
+            ddp->forward(share_of(x, group)).square().mean().backward();
+            whole->forward(x).square().mean().backward();
+          }
+          expect_same_gradients(*net, *whole, 1e-12);
+        }
+      },
+      backend());
 }
 
 TEST_P(DirectGradients, OfUnevenSharesAreWeighed) {
-  std::vector<Graph> nets, wholes;
-  for (int rank = 0; rank < ranks(); ++rank) {
-    nets.push_back(three_layers());
-    wholes.push_back(three_layers());
-  }
-  run_ranks(ranks(),
-            [&](ProcessGroup group) {
-              const Graph net = nets[group.rank()], whole = wholes[group.rank()];
-              DistributedDataParallel ddp(net, group, {.direct_bytes = 0});
-              const int rank = group.rank(), world = group.world_size();
-              const Tensor x = draw({world * (world + 1) / 2, 6}, 3);  // rank r has r + 1 rows
-              const Tensor mine = x.narrow(0, rank * (rank + 1) / 2, rank + 1);
-              ddp.weigh(ddp->forward(mine).square().mean(), rank + 1).backward();
-              whole->forward(x).square().mean().backward();
-              expect_same_gradients(*net, *whole, 1e-12);
-            },
-            {.backend = backend()});
+  run_three_layers(
+      ranks(),
+      [&](const ProcessGroup& group, const Graph& net, const Graph& whole) {
+        DistributedDataParallel ddp(net, group, {.direct_bytes = 0});
+        const int rank = group.rank(), world = group.world_size();
+        const Tensor x = draw({world * (world + 1) / 2, 6}, 3);  // rank r has r + 1 rows
+        const Tensor mine = x.narrow(0, rank * (rank + 1) / 2, rank + 1);
+        ddp.weigh(ddp->forward(mine).square().mean(), rank + 1).backward();
+        whole->forward(x).square().mean().backward();
+        expect_same_gradients(*net, *whole, 1e-12);
+      },
+      backend());
 }
 
 TEST_P(DirectGradients, ArePostedInOneOrderWhereRanksProduceThemInAnother) {
@@ -101,32 +91,28 @@ TEST_P(DirectGradients, ArePostedInOneOrderWhereRanksProduceThemInAnother) {
       return a * b;
     });
   };
-  std::vector<Graph> nets, wholes;
-  for (int rank = 0; rank < ranks(); ++rank) {
-    nets.push_back(make(rank % 2 == 1));
-    wholes.push_back(make(false));
-  }
   std::vector<std::vector<std::string>> orders(static_cast<size_t>(ranks()));
-  run_ranks(ranks(),
-            [&](ProcessGroup group) {
-              const Graph net = nets[group.rank()], whole = wholes[group.rank()];
-              DistributedDataParallel ddp(net, group, {.direct_bytes = 0});
-              auto& order = orders[static_cast<size_t>(group.rank())];
-              for (const int layer : {1, 2}) {
-                net->layers[layer]->weight.register_hook([&order, layer](const Tensor&) {
-                  order.push_back("layer" + std::to_string(layer));
-                });
-              }
-              const Tensor x = draw({12, 6}, 9);
-              for (int step = 0; step < 3; ++step) {
-                ddp.zero_grad();
-                whole->zero_grad();
-                ddp->forward(share_of(x, group)).square().mean().backward();
-                whole->forward(x).square().mean().backward();
-                expect_same_gradients(*net, *whole, 1e-12);
-              }
-            },
-            {.backend = backend()});
+  run_beside_whole(
+      ranks(),
+      [&](int rank) { return make(rank % 2 == 1); },
+      [&] { return make(false); },
+      [&](const ProcessGroup& group, const Graph& net, const Graph& whole) {
+        DistributedDataParallel ddp(net, group, {.direct_bytes = 0});
+        auto& order = orders[static_cast<size_t>(group.rank())];
+        for (const int layer : {1, 2}) {
+          net->layers[layer]->weight.register_hook(
+              [&order, layer](const Tensor&) { order.push_back("layer" + std::to_string(layer)); });
+        }
+        const Tensor x = draw({12, 6}, 9);
+        for (int step = 0; step < 3; ++step) {
+          ddp.zero_grad();
+          whole->zero_grad();
+          ddp->forward(share_of(x, group)).square().mean().backward();
+          whole->forward(x).square().mean().backward();
+          expect_same_gradients(*net, *whole, 1e-12);
+        }
+      },
+      backend());
   if (ranks() > 1) {
     EXPECT_NE(orders[0], orders[1]);
   }
@@ -169,28 +155,23 @@ TEST_P(DirectGradients, ThatShareMemoryWithOthersAreAveragedInACopy) {
 }
 
 TEST_P(DirectGradients, MayGoToAGradientThatTheUserHasReplaced) {
-  std::vector<Graph> nets, wholes;
-  for (int rank = 0; rank < ranks(); ++rank) {
-    nets.push_back(three_layers());
-    wholes.push_back(three_layers());
-  }
-  run_ranks(ranks(),
-            [&](ProcessGroup group) {
-              const Graph net = nets[group.rank()], whole = wholes[group.rank()];
-              DistributedDataParallel ddp(net, group, {.direct_bytes = 0});
-              const Tensor x = draw({12, 6}, 4);
-              // Not contiguous, and a part of something larger.
-              net->layers[0]->weight.mutable_grad() =
-                  torch::zeros({6, 5}, torch::kDouble).transpose(0, 1);
-              net->layers[1]->weight.mutable_grad() =
-                  torch::zeros({9, 5}, torch::kDouble).narrow(0, 2, 4);
-              const Tensor kept = net->layers[0]->weight.grad();
-              ddp->forward(share_of(x, group)).square().mean().backward();
-              whole->forward(x).square().mean().backward();
-              expect_same_gradients(*net, *whole, 1e-12);
-              EXPECT_TRUE(torch::equal(kept, net->layers[0]->weight.grad()));
-            },
-            {.backend = backend()});
+  run_three_layers(
+      ranks(),
+      [&](const ProcessGroup& group, const Graph& net, const Graph& whole) {
+        DistributedDataParallel ddp(net, group, {.direct_bytes = 0});
+        const Tensor x = draw({12, 6}, 4);
+        // Not contiguous, and a part of something larger.
+        net->layers[0]->weight.mutable_grad() =
+            torch::zeros({6, 5}, torch::kDouble).transpose(0, 1);
+        net->layers[1]->weight.mutable_grad() =
+            torch::zeros({9, 5}, torch::kDouble).narrow(0, 2, 4);
+        const Tensor kept = net->layers[0]->weight.grad();
+        ddp->forward(share_of(x, group)).square().mean().backward();
+        whole->forward(x).square().mean().backward();
+        expect_same_gradients(*net, *whole, 1e-12);
+        EXPECT_TRUE(torch::equal(kept, net->layers[0]->weight.grad()));
+      },
+      backend());
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks,
@@ -298,46 +279,35 @@ TEST(DdpDirectGradients, RanksThatLeaveOutDifferentParametersAllSaySo) {
 
 TEST(DdpDirectGradients, OneStepMayHaveTwoBackwards) {
   // Each reaches its own parameters: the smallest one in the first, large ones in both.
-  std::vector<Graph> nets, wholes;
   const auto make = [] {
     return make_graph({{6, 2}, {6, 4}}, [](GraphImpl& self, Tensor x) {
       return torch::cat({self.layers[0](x), self.layers[1](x)}, 1);
     });
   };
-  for (int rank = 0; rank < 2; ++rank) {
-    nets.push_back(make());
-    wholes.push_back(make());
-  }
-  run_ranks(2, [&](ProcessGroup group) {
-    const Graph net = nets[group.rank()], whole = wholes[group.rank()];
-    struct TwoImpl : torch::nn::Module {
-      explicit TwoImpl(Graph graph) : net(register_module("net", graph)) {}
-      std::vector<Tensor> forward(Tensor x) { return {net->layers[0](x), net->layers[1](x)}; }
-      Graph net;
-    };
-    DistributedDataParallel ddp(std::make_shared<TwoImpl>(net), group, {.direct_bytes = 0});
-    const Tensor x = draw({12, 6}, 8);
-    for (int step = 0; step < 3; ++step) {
-      ddp.zero_grad();
-      whole->zero_grad();
-      const auto outputs = ddp->forward(share_of(x, group));
-      outputs[0].square().mean().backward();
-      outputs[1].square().mean().backward();
-      whole->layers[0](x).square().mean().backward();
-      whole->layers[1](x).square().mean().backward();
-      expect_same_gradients(*net, *whole, 1e-12);
-    }
-  });
+  run_beside_whole(
+      2, make, make, [&](const ProcessGroup& group, const Graph& net, const Graph& whole) {
+        struct TwoImpl : torch::nn::Module {
+          explicit TwoImpl(Graph graph) : net(register_module("net", graph)) {}
+          std::vector<Tensor> forward(Tensor x) { return {net->layers[0](x), net->layers[1](x)}; }
+          Graph net;
+        };
+        DistributedDataParallel ddp(std::make_shared<TwoImpl>(net), group, {.direct_bytes = 0});
+        const Tensor x = draw({12, 6}, 8);
+        for (int step = 0; step < 3; ++step) {
+          ddp.zero_grad();
+          whole->zero_grad();
+          const auto outputs = ddp->forward(share_of(x, group));
+          outputs[0].square().mean().backward();
+          outputs[1].square().mean().backward();
+          whole->layers[0](x).square().mean().backward();
+          whole->layers[1](x).square().mean().backward();
+          expect_same_gradients(*net, *whole, 1e-12);
+        }
+      });
 }
 
 TEST(DdpDirectGradients, AForwardThatThrowsAndOneWithoutBackwardDoNotDisturbTheNextStep) {
-  std::vector<Graph> nets, wholes;
-  for (int rank = 0; rank < 2; ++rank) {
-    nets.push_back(three_layers());
-    wholes.push_back(three_layers());
-  }
-  run_ranks(2, [&](ProcessGroup group) {
-    const Graph net = nets[group.rank()], whole = wholes[group.rank()];
+  run_three_layers(2, [&](const ProcessGroup& group, const Graph& net, const Graph& whole) {
     DistributedDataParallel ddp(net, group, {.direct_bytes = 0});
     const Tensor x = draw({12, 6}, 2);
     for (int step = 0; step < 3; ++step) {
@@ -353,13 +323,7 @@ TEST(DdpDirectGradients, AForwardThatThrowsAndOneWithoutBackwardDoNotDisturbTheN
 }
 
 TEST(DdpDirectGradients, AHookThatComesLaterAndJoinGetAllGradientsInBuckets) {
-  std::vector<Graph> nets, wholes;
-  for (int rank = 0; rank < 2; ++rank) {
-    nets.push_back(three_layers());
-    wholes.push_back(three_layers());
-  }
-  run_ranks(2, [&](ProcessGroup group) {
-    const Graph net = nets[group.rank()], whole = wholes[group.rank()];
+  run_three_layers(2, [&](const ProcessGroup& group, const Graph& net, const Graph& whole) {
     DistributedDataParallel ddp(net, group, {.direct_bytes = 0});
     const Tensor x = draw({12, 6}, 2);
     const auto step = [&] {

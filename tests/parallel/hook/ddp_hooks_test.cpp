@@ -165,7 +165,7 @@ TEST(CommHook, HalfPrecisionSumsDoNotOverflowWhereEachGradientDoesNot) {
     const auto reduction = hook->reduce(bucket);
     reduction.future()->wait();
     const auto sum = reduction.future()->value().toTensorVector().at(0);
-    EXPECT_TRUE(torch::allclose(reduction.finish()(sum), torch::full({4}, 60000.0)));
+    EXPECT_TRUE(torch::allclose(reduction.epilogue()(sum), torch::full({4}, 60000.0)));
   });
 }
 

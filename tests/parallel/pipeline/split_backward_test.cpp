@@ -30,7 +30,7 @@ void expect_the_same(const Tensors& inputs,
   for (const torch::Tensor& output : outputs) gradients.push_back(torch::randn_like(output));
   Tensors expected_inputs, expected_parameters;
   torch::autograd::backward(outputs, gradients);
-  const auto take = [](const Tensors& leaves) {
+  const auto move_gradients = [](const Tensors& leaves) {
     Tensors found;
     for (const torch::Tensor& one : leaves) {
       found.push_back(one.grad().defined() ? one.grad().clone() : torch::zeros_like(one));
@@ -38,8 +38,8 @@ void expect_the_same(const Tensors& inputs,
     }
     return found;
   };
-  expected_inputs = take(inputs);
-  expected_parameters = take(parameters);
+  expected_inputs = move_gradients(inputs);
+  expected_parameters = move_gradients(parameters);
 
   InputGradients halves = backward_of_inputs(graph(), gradients, inputs);
   for (const torch::Tensor& one : inputs) EXPECT_FALSE(one.grad().defined());
@@ -48,7 +48,7 @@ void expect_the_same(const Tensors& inputs,
     if (!halves.gradients[i].defined()) halves.gradients[i] = torch::zeros_like(inputs[i]);
   EXPECT_LE(difference(halves.gradients, expected_inputs), 1e-13);
   halves.weights.accumulate();
-  EXPECT_LE(difference(take(parameters), expected_parameters), 1e-13);
+  EXPECT_LE(difference(move_gradients(parameters), expected_parameters), 1e-13);
   halves.weights.accumulate();  // nothing is left of it
   for (const torch::Tensor& one : parameters) EXPECT_FALSE(one.grad().defined());
 }

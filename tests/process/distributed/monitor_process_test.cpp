@@ -30,14 +30,6 @@ struct Case {
 
 class FailedRank : public ::testing::TestWithParam<Case> {};
 
-/// All that a rank printed to stderr, from its log: what several say alike is shown once.
-std::string said_by(const Launched& job, int rank) {
-  std::string all;
-  for (const auto& run : std::filesystem::directory_iterator(job.folder() / "muster/logs"))
-    all += read_file(run.path() / "attempt_0" / std::to_string(rank) / "stderr.log");
-  return all;
-}
-
 constexpr int kRanks = 3;
 constexpr std::chrono::seconds kLimit(90);  // of a job
 // Of an operation. A rank that was stopped is named when it is over; one that died long before.
@@ -69,7 +61,7 @@ TEST_P(FailedRank, IsNamedByEverySurvivorWithinTheTimeout) {
                    stopped ? "stopped" : "gone");
   for (int rank = 0; rank < kRanks; ++rank) {
     if (rank == test.victim) continue;
-    const std::string said = said_by(job, rank);
+    const std::string said = stderr_of(job, rank);
     EXPECT_THAT(said, HasSubstr(words)) << job.err();
     // The sixth step's broadcast may hold the news before the seventh allreduce does.
     EXPECT_THAT(said,
@@ -118,7 +110,7 @@ TEST(FailedRankOfFour, IsTheOnlyOneNamedThoughTheOthersWereNeverRead) {
                {.environment = {"MUSTER_FAULTS=delay=150ms;kill@rank=2,op=allreduce,at=5"}});
   EXPECT_EQ(job.wait(kLimit).code, 1) << job.err();
   for (const int rank : {0, 1, 3}) {
-    const std::string said = said_by(job, rank);
+    const std::string said = stderr_of(job, rank);
     EXPECT_THAT(said, HasSubstr("rank 2 is gone")) << job.err();
     EXPECT_THAT(said, Not(HasSubstr("sign of life")));
   }
@@ -144,7 +136,7 @@ TEST(FlightRecord, IsLeftByEverySurvivor) {
                 AllOf(HasSubstr("\"format\": \"muster-flight/1\""),
                       HasSubstr("rank 0 is at broadcast root 0 int64[4] #5 while rank 1 is "
                                 "at allreduce sum float32[1000] #5")));
-    EXPECT_THAT(said_by(job, rank), HasSubstr("flight record: " + folder.string()));
+    EXPECT_THAT(stderr_of(job, rank), HasSubstr("flight record: " + folder.string()));
   }
   std::filesystem::remove_all(folder);
 }
@@ -197,7 +189,7 @@ TEST(Monitor, TellsThatAnExceptionTookARankOutOfTheGroup) {
                   backend,
                   "go-on,catch:60000"});
     EXPECT_EQ(job.wait(kLimit).code, 1) << job.err();
-    EXPECT_THAT(said_by(job, 0),
+    EXPECT_THAT(stderr_of(job, 0),
                 HasSubstr("rank 1 failed: an exception ended its part in the group"))
         << backend;
   }

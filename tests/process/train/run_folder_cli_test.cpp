@@ -96,7 +96,7 @@ TEST(RunFolderCommand, ASecondProcessIsRefusedByNameAndTheFirstOnesDeathFreesThe
 TEST(RunFolderCommand, AFolderWhoseOwnerHasSavedNothingYetNamesTheOwner) {
   const test::Folder folder;
   LockHolder other;
-  const auto lock = ProcessLock::take(folder.path() / ".lock", other);
+  const auto lock = ProcessLock::try_acquire(folder.path() / ".lock", other);
   const Outcome refused = outcome({"train", "--resume", folder.path()});
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(

@@ -1,13 +1,11 @@
 // What the code of a task throws on one rank, as every rank of the job tells it.
 #include <chrono>
-#include <filesystem>
 #include <string>
 #include <tuple>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "muster/base/file.h"
 #include "muster/base/text.h"
 
 #include "tests/process/train/train_words.h"
@@ -22,14 +20,6 @@ using ::testing::HasSubstr;
 using testing_process::Launched;
 
 constexpr std::chrono::seconds kJobLimit(90);
-
-/// All that a rank printed to stderr, from its log: what several say alike is shown once.
-std::string told_by(const Launched& job, int rank) {
-  std::string all;
-  for (const auto& run : std::filesystem::directory_iterator(job.folder() / "muster/logs"))
-    all += read_file(run.path() / "attempt_0" / std::to_string(rank) / "stderr.log");
-  return all;
-}
 
 /// Where it fails, and what is said of it: %R is the rank.
 struct Failure {
@@ -61,8 +51,8 @@ TEST_P(TaskThatFailsOnOneRank, IsNamedWithItsStepAndItsErrorByAllRanks) {
   EXPECT_NE(ended.code, 0) << job.err();
   std::string says = failure.says;
   says.replace(says.find("%R"), 2, concat("rank ", culprit));
-  EXPECT_THAT(told_by(job, culprit), HasSubstr("failing: error: " + says));
-  EXPECT_THAT(told_by(job, 1 - culprit), HasSubstr(concat("rank ", culprit, " failed: ", says)));
+  EXPECT_THAT(stderr_of(job, culprit), HasSubstr("failing: error: " + says));
+  EXPECT_THAT(stderr_of(job, 1 - culprit), HasSubstr(concat("rank ", culprit, " failed: ", says)));
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -8,11 +8,9 @@
 #include <fstream>
 #include <string>
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include "muster/tune/trial/report.h"
+
+#include "tests/process/tune/locked_folder.h"
 
 namespace {
 
@@ -23,11 +21,6 @@ double accuracy(double lr, double l1, double step) {
   return 0.9 - 0.1 * distance * distance - 0.5 / (step + 1) + std::log2(l1) / 100;
 }
 
-void hold_lock(const fs::path& folder) {
-  const int fd = ::open((folder / "lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
-  if (fd < 0 || ::flock(fd, LOCK_EX | LOCK_NB) != 0) std::ofstream(folder / "twice") << ::getpid();
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -36,7 +29,7 @@ int main(int argc, char** argv) {
   const long steps = std::atol(argv[3]);
   const bool checkpoints = argv[4][0] == '1';
   const fs::path folder = muster::tune::checkpoint_dir().value_or(".");
-  hold_lock(folder);
+  muster::testing_process::hold_lock(folder);
   long step = 0;
   if (const auto from = muster::tune::resume_from()) {
     if (!(std::ifstream(*from) >> step)) std::ofstream(folder / "lost") << *from;

@@ -7,7 +7,6 @@
 #include <fstream>
 #include <functional>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -24,9 +23,11 @@
 
 #include "tests/support/folder.h"
 #include "tests/support/paths.h"
+#include "tests/support/slurp.h"
 
 namespace muster::tune {
 
+using test::slurp;
 using Decide = std::function<Decision(const ExecutorEvent&)>;
 
 /// A word of a command that has no parameters in it: { and } are doubled.
@@ -37,13 +38,6 @@ inline std::string literally(const std::string& text) {
 }
 
 inline Decision go_on(const ExecutorEvent&) { return {}; }
-
-inline std::string slurp(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream out;
-  out << file.rdbuf();
-  return out.str();
-}
 
 /// Living processes that have `token` in their environment.
 inline std::vector<pid_t> processes_with(const std::string& token) {
@@ -123,12 +117,12 @@ class LocalTrials : public ::testing::Test {
 
   /// Answers reports until all trials have ended.
   void drive(const Decide& decide = go_on) {
-    while (open_ > 0 && !HasFatalFailure()) take(executor().wait(20), decide);
+    while (open_ > 0 && !HasFatalFailure()) on_events(executor().wait(20), decide);
   }
 
-  void take(const std::vector<ExecutorEvent>& events,
-            const Decide& decide,
-            bool may_be_none = false) {
+  void on_events(const std::vector<ExecutorEvent>& events,
+                 const Decide& decide,
+                 bool may_be_none = false) {
     ASSERT_TRUE(may_be_none || !events.empty()) << "nothing happened for 20 s";
     for (const ExecutorEvent& event : events) {
       seen_.push_back(event);
@@ -145,7 +139,7 @@ class LocalTrials : public ::testing::Test {
   /// The warden's word of the trial's process may come after the first report.
   std::string location(int64_t trial) {
     while (executor().location(trial).find(':') == std::string::npos)
-      take(executor().wait(0.01), go_on, /*may_be_none=*/true);
+      on_events(executor().wait(0.01), go_on, /*may_be_none=*/true);
     return executor().location(trial);
   }
   pid_t pid_of(int64_t trial) {

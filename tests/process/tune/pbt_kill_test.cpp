@@ -124,7 +124,7 @@ class Retraining {
   explicit Retraining(const tune::StudySpec& spec) : core_(spec), kept_(spec.keep_checkpoints) {}
 
   /// Replays it, too, which checks each decision.
-  void take(const tune::Event& event) {
+  void on_event(const tune::Event& event) {
     core_.replay(event);
     kept_.add(event);
     Member& member = members_[event.trial];
@@ -189,7 +189,7 @@ class Retraining {
 Retraining retrained(const fs::path& study_file) {
   const tune::StudySpec spec = tune::read_study_file(study_file);
   Retraining again(spec);
-  for (const tune::Event& event : tune::read_events(spec.storage, "kill")) again.take(event);
+  for (const tune::Event& event : tune::read_events(spec.storage, "kill")) again.on_event(event);
   return again;
 }
 

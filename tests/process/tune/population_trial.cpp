@@ -8,24 +8,16 @@
 #include <iomanip>
 #include <string>
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include "muster/base/json.h"
 #include "muster/tune/trial/report.h"
 
+#include "tests/process/tune/locked_folder.h"
 #include "tests/process/tune/small_training.h"
 
 namespace {
 
 namespace fs = std::filesystem;
 using muster::testing_process::SmallTraining;
-
-void hold_lock(const fs::path& folder) {
-  const int fd = ::open((folder / "lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
-  if (fd < 0 || ::flock(fd, LOCK_EX | LOCK_NB) != 0) std::ofstream(folder / "twice") << ::getpid();
-}
 
 bool read(const fs::path& checkpoint, SmallTraining& model) {
   std::ifstream weights(checkpoint / "weights"), optimizer(checkpoint / "optimizer");
@@ -58,7 +50,7 @@ int main(int argc, char** argv) {
   // The lock's place is the trial's, whatever folder its checkpoints have.
   const char* params_file = std::getenv("MUSTER_PARAMS_FILE");
   const fs::path own = params_file != nullptr ? fs::path(params_file).parent_path() : ".";
-  hold_lock(own);
+  muster::testing_process::hold_lock(own);
   SmallTraining model;
   if (const auto from = muster::tune::resume_from(); from && !read(*from, model))
     std::ofstream(own / "lost") << *from;

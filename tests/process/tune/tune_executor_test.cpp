@@ -141,7 +141,7 @@ TEST_F(LocalTrials, ARefusedReportIsAnErrorForTheProgramAndTheTrialGoesOn) {
   start(0);
   const auto events = executor().wait(20);
   ASSERT_THAT(events, SizeIs(1));
-  executor().refuse(events[0].token, "metric loss is missing\nhint: did you mean \"los\"?");
+  executor().reject(events[0].token, "metric loss is missing\nhint: did you mean \"los\"?");
   drive();
   EXPECT_EQ(slurp(folder_of(0) / "stdout.log"), "2\n");
   EXPECT_THAT(slurp(folder_of(0) / "stderr.log"), HasSubstr("did you mean \"los\"?"));

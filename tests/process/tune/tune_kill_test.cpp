@@ -60,7 +60,7 @@ TEST_F(LocalTrials, WhateverTheInstantNothingOutlivesAKilledTuner) {
     if (tuner == 0) {
       for (int64_t trial = 0;;) {
         while (open_ < 2) start(trial++);
-        take(executor().wait(-1), go_on);
+        on_events(executor().wait(-1), go_on);
       }
     }
     // Any instant will do, so it is drawn.
@@ -82,7 +82,7 @@ TEST_F(LocalTrials, AKilledWardenLosesItsTrialAndLeavesNothing) {
   script(kEscapes);
   start(0);
   while (all(ExecutorEvent::kReport).empty() && !HasFatalFailure())
-    take(executor().wait(20), go_on);
+    on_events(executor().wait(20), go_on);
   const pid_t warden = parent_of(pid_of(0));
   ASSERT_GT(warden, 1);
   ::kill(warden, SIGKILL);

@@ -203,10 +203,11 @@ TEST_F(LocalTrials, StopOfATrialThatRuns) {
   start(0);
   start(1);
   while (all(ExecutorEvent::kReport).size() < 2 && !HasFatalFailure())
-    take(executor().wait(20), go_on);
+    on_events(executor().wait(20), go_on);
   EXPECT_THAT(location(0), MatchesRegex(".+:[0-9]+"));
   executor().stop(1, "the study is stopped", /*kill=*/true);
-  while (all(ExecutorEvent::kEnded).empty() && !HasFatalFailure()) take(executor().wait(20), go_on);
+  while (all(ExecutorEvent::kEnded).empty() && !HasFatalFailure())
+    on_events(executor().wait(20), go_on);
   EXPECT_EQ(end().trial, 1);
   executor().stop(0, "the study is stopped", /*kill=*/false);
   drive();
@@ -265,7 +266,7 @@ TEST_F(LocalTrials, AUsersOrdersReachTheTunerWhichAnswersThem) {
   EXPECT_EQ(events[0].kind, ExecutorEvent::kOrder);
   EXPECT_EQ(events[0].action, Action::kPause);
   EXPECT_EQ(events[0].trial, 5);
-  executor().refuse(events[0].token, "no such trial");
+  executor().reject(events[0].token, "no such trial");
   events = executor().wait(20);
   ASSERT_THAT(events, SizeIs(1));
   EXPECT_EQ(events[0].action, Action::kStop);

@@ -23,7 +23,7 @@ class Terminal {
   void resize(size_t columns) { columns_ = columns; }
 
   void write(std::string_view bytes) {
-    while (!bytes.empty()) bytes.remove_prefix(take(bytes));
+    while (!bytes.empty()) bytes.remove_prefix(consume(bytes));
   }
 
   std::vector<std::string> lines() const {
@@ -38,7 +38,7 @@ class Terminal {
     return std::max<size_t>(1, (lines_[line].size() + columns_ - 1) / columns_);
   }
 
-  size_t take(std::string_view bytes) {
+  size_t consume(std::string_view bytes) {
     if (bytes.starts_with("\x1b[")) {
       const size_t end = bytes.find_first_of("AKJ");
       const std::string number(bytes.substr(2, end - 2));

@@ -1,17 +1,14 @@
 #include "muster/tensor/device/device_memory.h"
 
-#include <map>
-
 #include <gtest/gtest.h>
+
+#include "tests/support/variables.h"
 
 namespace muster::tensor {
 namespace {
 
-double share_by(const std::map<std::string, std::string, std::less<>>& variables) {
-  return memory_share([&](std::string_view name) -> std::optional<std::string> {
-    const auto found = variables.find(name);
-    return found == variables.end() ? std::nullopt : std::optional(found->second);
-  });
+double share_by(const test::Variables& variables) {
+  return memory_share(test::lookup_in(variables));
 }
 
 TEST(DeviceMemory, TheShareIsThatOfLibTorchsVariables) {

@@ -279,7 +279,7 @@ TEST(DeviceBatches, OnATraceCopiesLieBesideTheComputationWithTheBatchBefore) {
     spans.end(step);
   }
   std::vector<tensor::DeviceSpans::Span> copies, steps;
-  for (auto& span : spans.finish())
+  for (auto& span : spans.collect())
     (span.row.starts_with("copies") ? copies : steps).push_back(span);
   ASSERT_EQ(copies.size(), 6U);
   ASSERT_EQ(steps.size(), 6U);

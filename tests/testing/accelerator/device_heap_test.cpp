@@ -16,9 +16,9 @@ using ::testing::Pair;
 
 TEST(DeviceHeap, NeighboursThatAreFreedBecomeOneHole) {
   DeviceHeap heap(100);
-  EXPECT_EQ(heap.take(10), 0);
-  EXPECT_EQ(heap.take(20), 10);
-  EXPECT_EQ(heap.take(30), 30);
+  EXPECT_EQ(heap.allocate(10), 0);
+  EXPECT_EQ(heap.allocate(20), 10);
+  EXPECT_EQ(heap.allocate(30), 30);
   heap.give_back(0, 10);
   heap.give_back(30, 30);
   EXPECT_THAT(heap.holes(), ElementsAre(Pair(0, 10), Pair(30, 70)));
@@ -28,23 +28,23 @@ TEST(DeviceHeap, NeighboursThatAreFreedBecomeOneHole) {
 
 TEST(DeviceHeap, TheSmallestHoleThatFitsIsTaken) {
   DeviceHeap heap(100);
-  for (const size_t bytes : {20, 10, 10, 10}) heap.take(bytes);
+  for (const size_t bytes : {20, 10, 10, 10}) heap.allocate(bytes);
   heap.give_back(0, 20);
   heap.give_back(30, 10);
-  EXPECT_EQ(heap.take(8), 30);
-  EXPECT_EQ(heap.take(60), std::nullopt);
+  EXPECT_EQ(heap.allocate(8), 30);
+  EXPECT_EQ(heap.allocate(60), std::nullopt);
 }
 
 TEST(DeviceHeap, NothingIsTakenBeyondAnEndThatIsGiven) {
   DeviceHeap heap(100);
-  for (const size_t bytes : {10, 10, 10}) heap.take(bytes);
+  for (const size_t bytes : {10, 10, 10}) heap.allocate(bytes);
   heap.give_back(10, 10);
   EXPECT_EQ(heap.largest(30), 10);
   EXPECT_EQ(heap.largest(45), 15);
   EXPECT_EQ(heap.largest(10), 0);
-  EXPECT_EQ(heap.take(15, 40), std::nullopt);
-  EXPECT_EQ(heap.take(15, 45), 30);
-  EXPECT_EQ(heap.take(10, 45), 10) << "the smaller hole";
+  EXPECT_EQ(heap.allocate(15, 40), std::nullopt);
+  EXPECT_EQ(heap.allocate(15, 45), 30);
+  EXPECT_EQ(heap.allocate(10, 45), 10) << "the smaller hole";
 }
 
 TEST(DeviceHeap, NoByteIsGivenTwiceAndAllComeBack) {
@@ -55,7 +55,7 @@ TEST(DeviceHeap, NoByteIsGivenTwiceAndAllComeBack) {
   for (int step = 0; step < 20'000; ++step) {
     if (random() % 2 == 0 || blocks.empty()) {
       const size_t bytes = 1 + random() % 40;
-      const auto offset = heap.take(bytes);
+      const auto offset = heap.allocate(bytes);
       if (!offset) continue;
       for (size_t i = *offset; i < *offset + bytes; ++i) {
         ASSERT_FALSE(taken.at(i));

@@ -77,7 +77,7 @@ Seen predicted(int ranks, int64_t samples, int64_t batch_size, int64_t workers) 
   const auto data = rows_of_numbers(samples);
   testing::run_ranks(ranks, [&](distributed::ProcessGroup group) {
     Numbering task;
-    const auto take = [&](const PredictedRows& rows) {
+    const auto on_rows = [&](const PredictedRows& rows) {
       EXPECT_EQ(group.rank(), 0) << "only rank 0 gets answers";
       ASSERT_EQ(rows.columns.size(), 3U);
       seen.firsts.push_back(rows.first);
@@ -88,7 +88,7 @@ Seen predicted(int ranks, int64_t samples, int64_t batch_size, int64_t workers) 
         seen.rows.push_back(rows.columns[2].second[i].item<float>());
       }
     };
-    train::predict(task, data, group, {.batch_size = batch_size, .workers = workers}, take);
+    train::predict(task, data, group, {.batch_size = batch_size, .workers = workers}, on_rows);
     EXPECT_TRUE(task.module()->is_training()) << "the mode is put back";
   });
   return seen;

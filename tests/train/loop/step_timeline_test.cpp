@@ -50,7 +50,7 @@ std::vector<std::string> run(int ranks,
       timeline.begin(Phase::kOptimizer);
       timeline.end_step();
     }
-    timeline.finish();
+    timeline.write_once();
     group.barrier();  // whatever became of the file
   };
   testing::run_ranks(ranks, rank_main, {.backend = backend});

@@ -28,7 +28,7 @@ TEST(PredictionOutput, IsAFileThatAppearsAsAWholeOrAStream) {
     output.write("a\n");
     EXPECT_FALSE(fs::exists(file));
     output.write("b\n");
-    output.finish();
+    output.commit();
   }
   EXPECT_EQ(read_file(file), "a\nb\n");
   EXPECT_EQ(out.str(), "");

@@ -15,29 +15,29 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(StudyDescription, TellsASpaceThatChangedFromOneThatDidNot) {
-  const Json stored = StudyCore(spec_with(5)).describe();
-  EXPECT_TRUE(describe_differences(stored, StudyCore(spec_with(50)).describe()).empty());
+  const Json stored = StudyCore(spec_with(5)).description();
+  EXPECT_TRUE(describe_differences(stored, StudyCore(spec_with(50)).description()).empty());
   StudySpec other = spec_with(5);
   other.space = Space({{"lr", loguniform(1e-5, 1e-1)}, {"l2", uniform(0, 1)}});
   other.metric = "accuracy";
-  const auto lines = describe_differences(stored, StudyCore(other).describe());
+  const auto lines = describe_differences(stored, StudyCore(other).description());
   EXPECT_THAT(lines, ::testing::Contains(HasSubstr("+ metric = \"accuracy\"")));
   EXPECT_THAT(lines, ::testing::Contains(HasSubstr("- lr")));
   EXPECT_THAT(lines, ::testing::Contains(HasSubstr("+ l2")));
   EXPECT_THAT(lines, ::testing::Contains(HasSubstr("- l1")));
   StudySpec turned = spec_with(5);
   turned.space = Space({{"l1", sample_from("2 ** randint(2, 9)")}, {"lr", loguniform(1e-4, 1e-1)}});
-  EXPECT_THAT(describe_differences(stored, StudyCore(turned).describe()),
+  EXPECT_THAT(describe_differences(stored, StudyCore(turned).description()),
               ::testing::ElementsAre(HasSubstr("another order")));
 }
 
 TEST(StudyDescription, TellsOfOtherRulesToStopThatNoHistoryNeedContradict) {
-  const Json stored = StudyCore(spec_with(5)).describe();
+  const Json stored = StudyCore(spec_with(5)).description();
   StudySpec other = spec_with(5);
   other.stop = {parse_stop_criterion("loss <= 0.1", "here")};
   other.plateau = {.patience = 3, .min_delta = 0.5};
   other.nan_is_failure = true;
-  const Json now = StudyCore(other).describe();
+  const Json now = StudyCore(other).description();
   EXPECT_THAT(describe_differences(stored, now),
               ::testing::UnorderedElementsAre("- stop = []",
                                               "+ stop = [\"loss <= 0.1\"]",
@@ -50,11 +50,11 @@ TEST(StudyDescription, TellsOfOtherRulesToStopThatNoHistoryNeedContradict) {
 }
 
 TEST(StudyDescription, OfAnOlderStudyNobodyKnowsWhatItStoppedAt) {
-  Json stored = StudyCore(spec_with(5)).describe();
+  Json stored = StudyCore(spec_with(5)).description();
   for (const char* key : {"stop", "plateau", "nan_is_failure"}) stored.erase(key);
   StudySpec other = spec_with(5);
   other.stop = {parse_stop_criterion("loss <= 0.1", "here")};
-  const Json now = StudyCore(other).describe();
+  const Json now = StudyCore(other).description();
   EXPECT_TRUE(describe_differences(stored, now).empty());
   EXPECT_EQ(as_old_as(stored, now), stored);
   EXPECT_EQ(as_old_as(now, now), now);

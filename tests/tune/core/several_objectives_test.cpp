@@ -201,12 +201,12 @@ TEST(SeveralObjectives, OfOneIsAStudyOfOneMetric) {
   StudySpec spec = spec_with(1);
   const StudySpec before = spec;
   set_objectives(spec, {{"loss", Mode::kMin}});
-  EXPECT_EQ(StudyCore(spec).describe(), StudyCore(before).describe());
+  EXPECT_EQ(StudyCore(spec).description(), StudyCore(before).description());
 }
 
 TEST(SeveralObjectives, AreOfTheStudyAndDoNotChange) {
-  const Json plain = StudyCore(spec_with(1)).describe();
-  const Json both = StudyCore(of_two()).describe();
+  const Json plain = StudyCore(spec_with(1)).description();
+  const Json both = StudyCore(of_two()).description();
   EXPECT_EQ(described_goals(both), of_two().goals);
   EXPECT_EQ(described_goals(plain), Goals{});
   EXPECT_THAT(describe_differences(both, plain),

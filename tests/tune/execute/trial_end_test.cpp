@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "muster/base/file.h"
 #include "muster/base/text.h"
 #include "muster/tune/execute/trial_log.h"
 
@@ -190,13 +191,13 @@ TEST(OomCounterTest, GivesEachKillToOneAttempt) {
   write(3);
   OomCounter counter(folder.path());
   const int64_t first = counter.read();
-  EXPECT_FALSE(counter.take(first));
+  EXPECT_FALSE(counter.claim_kill(first));
   write(5);
-  EXPECT_TRUE(counter.take(first));
-  EXPECT_TRUE(counter.take(first));
-  EXPECT_FALSE(counter.take(first));
+  EXPECT_TRUE(counter.claim_kill(first));
+  EXPECT_TRUE(counter.claim_kill(first));
+  EXPECT_FALSE(counter.claim_kill(first));
   write(6);  // somebody else's, before the next attempt starts
-  EXPECT_FALSE(counter.take(counter.read()));
+  EXPECT_FALSE(counter.claim_kill(counter.read()));
 }
 
 TEST(TrialLogTest, KeepsTheNewestBytes) {
@@ -205,13 +206,8 @@ TEST(TrialLogTest, KeepsTheNewestBytes) {
   EXPECT_EQ(log.write("12345\n"), "");
   EXPECT_EQ(log.write("6789\n"), "");
   EXPECT_EQ(log.write("abcdefgh\n"), "");
-  const auto text = [&](const char* name) {
-    std::ostringstream out;
-    out << std::ifstream(folder.path() / name).rdbuf();
-    return out.str();
-  };
-  EXPECT_EQ(text("out.log"), "abcdefgh\n");
-  EXPECT_EQ(text("out.log.1"), "6789\n");
+  EXPECT_EQ(read_file(folder.path() / "out.log"), "abcdefgh\n");
+  EXPECT_EQ(read_file(folder.path() / "out.log.1"), "6789\n");
 }
 
 TEST(TrialLogTest, SaysOnceThatItCannotBeWritten) {

@@ -147,7 +147,7 @@ TEST(StudyFile, TheClassicExampleIsRead) {
   const Space expected{{"lr", loguniform(1e-4, 1e-1)},
                        {"l1", sample_from("2 ** randint(2, 9)")},
                        {"batch_size", choice({2, 4, 8, 16})}};
-  EXPECT_EQ(spec.space.describe(), expected.describe());
+  EXPECT_EQ(spec.space.description(), expected.description());
   const test::Folder folder;
   write_file_atomic(folder.path() / "x.toml", "metric = \"loss\"\nmode = \"min\"\n");
   EXPECT_EQ(read_study_file(folder.path() / "x.toml").storage, folder.path() / "x.db");
@@ -274,7 +274,7 @@ TEST(StudyFile, ParametersOfFlagsJoinThoseOfTheFile) {
   const std::vector<Parameter> more = {parse_param_flag("lr=0.5"), parse_param_flag("x=choice(1)")};
   const StudySpec spec =
       parse_study("command = [\"a\", \"{x}\"]\n[space]\nlr = 1\nb = 2", "runs/a.toml", more);
-  EXPECT_EQ(json_text(spec.space.describe()),
+  EXPECT_EQ(json_text(spec.space.description()),
             R"json([{"name":"lr","domain":0.5},{"name":"b","domain":2},)json"
             R"json({"name":"x","domain":"choice(1)"}])json");
 }

@@ -62,7 +62,7 @@ early_terminate:
   EXPECT_EQ(spec.num_samples, 30);
   EXPECT_EQ(spec.scheduler,
             "asha:max_t=1000000000,grace_period=3,reduction_factor=3,stop_last_trials=false");
-  EXPECT_EQ(json_text(spec.space.describe()),
+  EXPECT_EQ(json_text(spec.space.description()),
             R"json([{"name":"learning_rate","domain":"uniform(1e-04, 0.1)"},)json"
             R"json({"name":"batch_size","domain":"choice(16, 32, 64)"},)json"
             R"json({"name":"epochs","domain":"choice(5, 10, 15)"},)json"
@@ -122,7 +122,7 @@ parameters:
   d: {value: x}
 )yaml");
   EXPECT_EQ(
-      json_text(spec.space.describe()),
+      json_text(spec.space.description()),
       R"json([{"name":"a","domain":"grid_search(1, 2)"},)json"
       R"json({"name":"b","domain":"grid_search(0, 1, 2)"},)json"
       R"json({"name":"c","domain":"grid_search(0.0, 0.5, 1.0)"},{"name":"d","domain":"x"}])json");

@@ -31,7 +31,7 @@ Machine machine_with(size_t gpus, double cpu = 64) {
 
 int how_many(ResourcePool& pool) {
   int count = 0;
-  while (pool.take()) ++count;
+  while (pool.try_acquire()) ++count;
   return count;
 }
 
@@ -52,35 +52,36 @@ TEST(ResourcePoolTest, TenthsAddUpToAWhole) {
 
 TEST(ResourcePoolTest, FirstFitPerDeviceAndBack) {
   ResourcePool pool(machine_with(2), {.cpu = 1, .gpu = 0.5});
-  const auto a = pool.take(), b = pool.take(), c = pool.take(), d = pool.take();
+  const auto a = pool.try_acquire(), b = pool.try_acquire(), c = pool.try_acquire(),
+             d = pool.try_acquire();
   EXPECT_THAT(a->gpus, ElementsAre(0));
   EXPECT_THAT(b->gpus, ElementsAre(0));
   EXPECT_THAT(c->gpus, ElementsAre(1));
-  EXPECT_FALSE(pool.take());
+  EXPECT_FALSE(pool.try_acquire());
   pool.give_back(*b);
   EXPECT_EQ(pool.why_not(), "");
   EXPECT_EQ(pool.used(), "cpu 3/64, gpu 1.5/2");
-  EXPECT_THAT(pool.take()->gpus, ElementsAre(0));
+  EXPECT_THAT(pool.try_acquire()->gpus, ElementsAre(0));
 }
 
 TEST(ResourcePoolTest, WholeDevicesAreFreeOnes) {
   ResourcePool pool(machine_with(5), {.cpu = 1, .gpu = 2});
-  const auto a = pool.take();
+  const auto a = pool.try_acquire();
   EXPECT_THAT(a->gpus, ElementsAre(0, 1));
-  EXPECT_THAT(pool.take()->gpus, ElementsAre(2, 3));
-  EXPECT_FALSE(pool.take());
+  EXPECT_THAT(pool.try_acquire()->gpus, ElementsAre(2, 3));
+  EXPECT_FALSE(pool.try_acquire());
   EXPECT_EQ(pool.why_not(), "needs 2 gpu, 1 free of 5");
   pool.give_back(*a);
-  EXPECT_THAT(pool.take()->gpus, ElementsAre(0, 1));
+  EXPECT_THAT(pool.try_acquire()->gpus, ElementsAre(0, 1));
 }
 
 TEST(ResourcePool, GivesOutWhatTheStudySaysTheMachineHas) {
   StudySpec spec;
   spec.machine_custom = {{"fpga", 2}};
   ResourcePool pool(machine_of(spec), {.cpu = 0.001, .custom = {{"fpga", 1}}});
-  EXPECT_TRUE(pool.take());
-  EXPECT_TRUE(pool.take());
-  EXPECT_FALSE(pool.take());
+  EXPECT_TRUE(pool.try_acquire());
+  EXPECT_TRUE(pool.try_acquire());
+  EXPECT_FALSE(pool.try_acquire());
   EXPECT_THAT(pool.why_not(), HasSubstr("fpga"));
 }
 

@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 
 #include "muster/base/json.h"
-#include "muster/base/text.h"
 #include "muster/tune/objective/domination.h"
 #include "muster/tune/objective/hypervolume.h"
 #include "muster/tune/search/tpe/ranking.h"
@@ -14,19 +13,17 @@
 
 #include "tests/support/golden.h"
 #include "tests/support/numbers.h"
+#include "tests/tune/golden_values.h"
 
 namespace muster::tune {
 namespace {
 
 using test::kInf;
+using test::number_of;
 
 const Json& pareto_golden() {
   static const Json json = test::read_golden("pareto");
   return json;
-}
-
-double number_of(const Json& json) {
-  return json.is_string() ? to_double(json.get<std::string>()).value() : json.get<double>();
 }
 
 Losses row_of(const Json& json) {

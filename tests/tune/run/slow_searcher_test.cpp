@@ -41,7 +41,7 @@ class ScriptedTrials final : public Executor {
     ++answers_;
     answers_.notify_all();
   }
-  void refuse(uint64_t /*token*/, const std::string& why) override { ADD_FAILURE() << why; }
+  void reject(uint64_t /*token*/, const std::string& why) override { ADD_FAILURE() << why; }
   void stop(int64_t /*trial*/, std::string_view /*reason*/, bool /*kill*/) override {}
   std::string location(int64_t /*trial*/) const override { return ""; }
 

@@ -161,7 +161,7 @@ TEST_F(StudyWithFile, ATunerAndOthersWhoAskShareOneLog) {
   Study tuner(mine);
   std::vector<std::thread> threads;
   std::atomic<int64_t> asked = 0;
-  const auto finish = [](Study& study, int64_t number) {
+  const auto run_trial = [](Study& study, int64_t number) {
     for (int64_t t = 1; t <= 4; ++t) {
       const Decision decision = study.apply([&](StudyCore& core, double now_s) {
         return core.report(number, loss(1.0 / double(number + t)), now_s);
@@ -178,14 +178,14 @@ TEST_F(StudyWithFile, ATunerAndOthersWhoAskShareOneLog) {
         const auto next = other.apply(
             [](StudyCore& core, double now_s) { return core.next(now_s, /*asked=*/true); });
         ASSERT_EQ(next.kind, StudyCore::Next::kStart);
-        finish(other, next.trial);
+        run_trial(other, next.trial);
         ++asked;
       }
     });
   }
   int64_t own = 0;
   while (asked < 30) {
-    finish(tuner, tuner.apply([](StudyCore& core, double now_s) { return start(core, now_s); }));
+    run_trial(tuner, tuner.apply([](StudyCore& core, double now_s) { return start(core, now_s); }));
     if (++own == 100) break;
   }
   for (std::thread& thread : threads) thread.join();

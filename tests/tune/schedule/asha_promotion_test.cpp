@@ -148,7 +148,7 @@ class SortedRung {
     waiting_.erase(number);
     if (waits) waiting_.insert(number);
   }
-  int64_t take() {
+  int64_t promote_best() {
     auto sorted = members_;
     std::ranges::sort(sorted);
     const auto top = static_cast<size_t>(static_cast<double>(sorted.size()) / eta_);
@@ -186,7 +186,8 @@ TEST(PromotionRung, IsASortedListOnlyFaster) {
           rung.leave(static_cast<uint32_t>(number));
         }
       } else {
-        ASSERT_EQ(rung.take().value_or(-1), expected.take()) << "step " << step << " eta " << eta;
+        ASSERT_EQ(rung.promote_best().value_or(-1), expected.promote_best())
+            << "step " << step << " eta " << eta;
       }
     }
   }

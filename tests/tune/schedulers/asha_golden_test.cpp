@@ -1,6 +1,5 @@
 // ASHA against Ray Tune's, and quantiles against numpy's, from tests/golden/tune_asha/golden.json.
 #include <fstream>
-#include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,24 +11,17 @@
 #include "muster/tune/schedule/scheduler.h"
 
 #include "tests/support/golden.h"
+#include "tests/tune/golden_values.h"
 
 namespace muster::tune {
 namespace {
 
+using test::number_of;
+using test::state_of;
+
 const Json& asha_golden() {
   static const Json json = test::read_golden("tune_asha");
   return json;
-}
-
-double number_of(const Json& json) {
-  if (json.is_number()) return json.get<double>();
-  if (json == "nan") return std::numeric_limits<double>::quiet_NaN();
-  return std::numeric_limits<double>::infinity() * (json == "-inf" ? -1 : 1);
-}
-
-TrialState state_of(const std::string& name) {
-  if (name == "failed") return TrialState::kFailed;
-  return name == "pruned" ? TrialState::kPruned : TrialState::kComplete;
 }
 
 AshaOptions options_of(const Json& json) {

@@ -11,6 +11,7 @@
 #include "muster/tune/search/searcher.h"
 
 #include "tests/support/numbers.h"
+#include "tests/tune/searchers/spaces.h"
 
 namespace muster::tune {
 namespace {
@@ -18,11 +19,6 @@ namespace {
 using test::kNan;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-const Space& two_numbers_to_pick_for() {
-  static const Space space = {{"x", uniform(0, 1)}, {"y", uniform(0, 1)}};
-  return space;
-}
 
 std::unique_ptr<Searcher> auto_for(const Space& space, int64_t trials, int64_t slots = 0) {
   return make_searcher("auto", {.space = space, .seed = 7, .num_samples = trials, .slots = slots});
@@ -36,7 +32,7 @@ std::string picked_for(const Space& space, int64_t trials, int64_t slots = 0) {
 }
 
 TEST(Auto, SaysWhatItPickedAndWhy) {
-  EXPECT_THAT(auto_for(two_numbers_to_pick_for(), 100, 2)->introduction(),
+  EXPECT_THAT(auto_for(unit_square(), 100, 2)->introduction(),
               HasSubstr(": 2 parameters, all numbers; 100 trials, 2 at a time"));
   const Space mixed(
       std::vector<Parameter>{{.name = "kind", .domain = choice({"a", "b"})},
@@ -49,7 +45,7 @@ TEST(Auto, SaysWhatItPickedAndWhy) {
 }
 
 TEST(Auto, PicksByTrialsAndSpaceAsTheGuideHasIt) {
-  const Space& numbers = two_numbers_to_pick_for();
+  const Space& numbers = unit_square();
   const Space choices = {{"x", uniform(0, 1)}, {"kind", choice({"a", "b"})}};
   std::vector<Parameter> twenty;
   for (int i = 0; i < 20; ++i)
@@ -86,7 +82,7 @@ std::string picked_for_goals(const Space& space, int64_t trials, int objectives)
 }
 
 TEST(Auto, PicksForSeveralObjectivesAndConstraintsAsTheGuideHasIt) {
-  const Space& numbers = two_numbers_to_pick_for();
+  const Space& numbers = unit_square();
   const Space choices = {{"x", uniform(0, 1)}, {"kind", choice({"a", "b"})}};
   for (const Space* space : {&numbers, &choices}) {
     EXPECT_EQ(picked_for_goals(*space, 400, 2), "tpe");
@@ -101,7 +97,7 @@ TEST(Auto, PicksForSeveralObjectivesAndConstraintsAsTheGuideHasIt) {
 }
 
 TEST(Auto, SuggestsWhatThePickedOneSuggests) {
-  const Space& space = two_numbers_to_pick_for();
+  const Space& space = unit_square();
   const auto of_auto = auto_for(space, 50);
   const auto picked =
       make_searcher(picked_for(space, 50), {.space = space, .seed = 7, .num_samples = 50});
@@ -120,7 +116,7 @@ TEST(Auto, SuggestsWhatThePickedOneSuggests) {
 }
 
 TEST(Auto, StaysWhatItWasWhenTheFirstTrialStarted) {
-  const Space& space = two_numbers_to_pick_for();
+  const Space& space = unit_square();
   // Of Optuna, before the study's own first trial: whoever is picked hears of it.
   const FinishedTrial early{
       .number = outside_number(0), .point = {0.5, 0.5}, .score = 1, .step = 1};
@@ -151,7 +147,7 @@ TEST(Auto, StaysWhatItWasWhenTheFirstTrialStarted) {
 
 TEST(Auto, IsToldTheSlotsOfTheStudyWhichSaysWhatItPicked) {
   StudySpec spec{.name = "test", .metric = "loss", .num_samples = 9, .max_concurrent = 3};
-  spec.space = two_numbers_to_pick_for();
+  spec.space = unit_square();
   spec.searcher = "auto:max_concurrent=2";
   const StudyCore core(spec);
   EXPECT_THAT(core.searcher_introduction(), HasSubstr("9 trials, 3 at a time"));

@@ -11,6 +11,7 @@
 
 #include "tests/support/error_of.h"
 #include "tests/support/numbers.h"
+#include "tests/tune/searchers/spaces.h"
 
 namespace muster::tune {
 namespace {
@@ -19,11 +20,6 @@ using test::kNan;
 using test::refusal_of;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-const Space& unit_square() {
-  static const Space space = {{"x", uniform(0, 1)}, {"y", uniform(0, 1)}};
-  return space;
-}
 
 /// Trials one after another.
 struct BohbStudy {

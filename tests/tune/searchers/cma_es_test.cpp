@@ -12,6 +12,7 @@
 
 #include "tests/support/error_of.h"
 #include "tests/support/numbers.h"
+#include "tests/tune/searchers/spaces.h"
 
 namespace muster::tune {
 namespace {
@@ -19,11 +20,6 @@ namespace {
 using test::kNan;
 using test::refusal_of;
 using ::testing::HasSubstr;
-
-const Space& two_numbers() {
-  static const Space space = {{"x", uniform(0, 1)}, {"y", uniform(0, 1)}};
-  return space;
-}
 
 /// A study in which `slots` trials are under way; the last of them to start ends first where
 /// `backwards`.
@@ -78,7 +74,7 @@ double bowl_at_a_third(const Point& point) {
 
 TEST(CmaEs, MovesToTheBestPlaceAndShrinks) {
   for (uint64_t seed = 0; seed < 5; ++seed) {
-    CmaStudy study(two_numbers(), "cma_es", seed);
+    CmaStudy study(unit_square(), "cma_es", seed);
     EXPECT_GT(study.run(300, &bowl_at_a_third), -1e-6) << seed;
   }
 }
@@ -120,13 +116,13 @@ TEST(CmaEs, ASpaceWithoutANumberThatEveryTrialHasIsRefused) {
   EXPECT_THAT(
       refusal({{"x", uniform(0, 1)}, {"f", sample_from([](const Resolved&) { return 1; })}}),
       HasSubstr("cannot from C++ functions"));
-  EXPECT_THAT(refusal_of([] { make_searcher("cma_es:population=1", {.space = two_numbers()}); }),
+  EXPECT_THAT(refusal_of([] { make_searcher("cma_es:population=1", {.space = unit_square()}); }),
               HasSubstr("population is 0 or 2"));
   EXPECT_EQ(cma_es({.population = 12}), "cma_es:population=12");
 }
 
 TEST(CmaEs, AGenerationEndsWithPopulationResultsWhoeverIsStillUnderWay) {
-  CmaStudy study(two_numbers());  // population 6
+  CmaStudy study(unit_square());  // population 6
   for (int i = 0; i < 13; ++i) {
     study.ask();
     EXPECT_EQ(study.reason, "generation 0") << "nobody waits";
@@ -145,7 +141,7 @@ TEST(CmaEs, AGenerationEndsWithPopulationResultsWhoeverIsStillUnderWay) {
 TEST(CmaEs, LearnsFromManyWorkersInWhateverOrderTheyEnd) {
   for (const bool backwards : {false, true}) {
     for (const size_t slots : {4, 30}) {
-      CmaStudy study(two_numbers());
+      CmaStudy study(unit_square());
       EXPECT_GT(study.run(600, &bowl_at_a_third, slots, backwards), -1e-4)
           << slots << (backwards ? " backwards" : "");
     }
@@ -153,7 +149,7 @@ TEST(CmaEs, LearnsFromManyWorkersInWhateverOrderTheyEnd) {
 }
 
 TEST(CmaEs, FailedTrialsRankLastAndAGenerationOfThemTeachesNothing) {
-  CmaStudy study(two_numbers());
+  CmaStudy study(unit_square());
   for (int64_t number = 0; number < 30; ++number) {
     study.ask();
     study.tell(number, kNan, TrialState::kFailed);
@@ -162,7 +158,7 @@ TEST(CmaEs, FailedTrialsRankLastAndAGenerationOfThemTeachesNothing) {
   EXPECT_EQ(study.reason, "generation 0");
   // Half of the space fails: the distribution stays on the other side.
   const double best = [] {
-    CmaStudy half(two_numbers());
+    CmaStudy half(unit_square());
     double found = -HUGE_VAL;
     for (int64_t number = 0; number < 300; ++number) {
       const Point point = half.ask();
@@ -178,7 +174,7 @@ TEST(CmaEs, FailedTrialsRankLastAndAGenerationOfThemTeachesNothing) {
 }
 
 TEST(CmaEs, FailedTrialsThatAreIgnoredAreAsIfTheyHadNotBeen) {
-  CmaStudy study(two_numbers(), "cma_es:failed=ignore");
+  CmaStudy study(unit_square(), "cma_es:failed=ignore");
   for (int64_t number = 0; number < 12; ++number) {
     study.ask();
     EXPECT_EQ(study.reason, number < 11 ? "generation 0" : "generation 1");
@@ -191,7 +187,7 @@ TEST(CmaEs, FailedTrialsThatAreIgnoredAreAsIfTheyHadNotBeen) {
 
 TEST(CmaEs, StoppedAndPausedTrialsTeachByTheirDepth) {
   // All are stopped at once but at a depth that tells how good they are.
-  CmaStudy stopped(two_numbers()), paused(two_numbers());
+  CmaStudy stopped(unit_square()), paused(unit_square());
   double last = 0;
   for (int64_t number = 0; number < 300; ++number) {
     const Point point = stopped.ask();
@@ -238,7 +234,7 @@ TEST(CmaEs, OneThatWasOnlyToldEqualsOneThatWasAsked) {
 }
 
 TEST(CmaEs, StartsElsewhereWithTwiceThePopulationWhenNothingMoreIsToBeFound) {
-  CmaStudy study(two_numbers());
+  CmaStudy study(unit_square());
   const auto flat = [](const Point&) { return 1.0; };
   // A constant is given up after 10 + 30 n / population generations, and one more, of 6.
   study.run(6 * 21, flat);
@@ -249,7 +245,7 @@ TEST(CmaEs, StartsElsewhereWithTwiceThePopulationWhenNothingMoreIsToBeFound) {
 }
 
 TEST(CmaEs, StartsAtTheBestTrialThatItWasGiven) {
-  CmaStudy study(two_numbers(), "cma_es:sigma=0.01");
+  CmaStudy study(unit_square(), "cma_es:sigma=0.01");
   study.ask();  // of the first start; one of the members all the same
   for (const auto& [number, x] : {std::pair{-1, 0.2}, std::pair{1000, 0.8}, std::pair{1001, 0.5}}) {
     study.searcher->told(

@@ -37,7 +37,7 @@ std::vector<double> best_so_far(Searcher& searcher,
   std::vector<double> out;
   std::deque<std::pair<int64_t, Point>> running;
   double best = -test::kInf;
-  const auto finish = [&] {
+  const auto end_oldest = [&] {
     const FinishedTrial trial = run(running.front().first, running.front().second);
     running.pop_front();
     searcher.told(trial);
@@ -50,9 +50,9 @@ std::vector<double> best_so_far(Searcher& searcher,
     const Point point = space.with_conditions(suggestion.point);
     searcher.suggested(number, point, suggestion.memo);
     running.emplace_back(number, point);
-    if (running.size() == slots) finish();
+    if (running.size() == slots) end_oldest();
   }
-  while (!running.empty()) finish();
+  while (!running.empty()) end_oldest();
   return out;
 }
 

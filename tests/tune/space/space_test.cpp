@@ -247,17 +247,17 @@ TEST(Space, RefusesWhatCannotBeComputed) {
 
 TEST(Space, IsDescribedAndMadeAgain) {
   for (const Space& space : {classic(), conditional()}) {
-    const Json described = parse_json(json_text(space.describe()), "test");
+    const Json described = parse_json(json_text(space.description()), "test");
     const Space again = Space::from_description(described);
-    EXPECT_EQ(again.describe(), described);
+    EXPECT_EQ(again.description(), described);
     EXPECT_EQ(again.draw({}, 1, 2), space.draw({}, 1, 2));
     EXPECT_THAT(again.differences(described), IsEmpty());
   }
   EXPECT_EQ(
-      json_text(Space({{"a", "3"}, {"b", 3}, {"c", "f(x)"}}).describe()),
+      json_text(Space({{"a", "3"}, {"b", 3}, {"c", "f(x)"}}).description()),
       R"([{"name":"a","domain":"3"},{"name":"b","domain":3},{"name":"c","domain":"'f(x)'"}])");
   const Space function{{"f", sample_from([](const Resolved&) { return Value(1); })}};
-  EXPECT_THAT(refusal_of([&] { Space::from_description(function.describe()); }),
+  EXPECT_THAT(refusal_of([&] { Space::from_description(function.description()); }),
               HasSubstr("a C++ function is not kept"));
   for (const char* bad : {"{}", "[1]", R"([{"name":1,"domain":2}])", R"([{"name":"a"}])"})
     EXPECT_THAT(refusal_of([&] { Space::from_description(parse_json(bad, "")); }),
@@ -277,7 +277,7 @@ TEST(Space, AConditionOnAValueThatIsNoChoiceIsRefusedWithTheNearest) {
 }
 
 TEST(Space, DifferencesAreNamedOneByOne) {
-  const Json stored = classic().describe();
+  const Json stored = classic().description();
   const Space changed(std::vector<Parameter>{{"lr", loguniform(1e-4, 1), ""},
                                              {"batch_size", choice({2, 4, 8, 16}), "epochs > 3"},
                                              {"epochs", 10, ""},
@@ -289,7 +289,7 @@ TEST(Space, DifferencesAreNamedOneByOne) {
                   "seed: 1, which the stored study has not",
                   "l1: gone, was sample_from(2 ** randint(2, 9))"));
   const Space a{{"x", 1}, {"y", 2}}, b{{"y", 2}, {"x", 1}};
-  EXPECT_THAT(a.differences(b.describe()), ElementsAre(HasSubstr("another order")));
+  EXPECT_THAT(a.differences(b.description()), ElementsAre(HasSubstr("another order")));
   EXPECT_THAT(a.differences(Json(3)), ElementsAre(HasSubstr("not readable")));
 }
 

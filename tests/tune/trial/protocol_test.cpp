@@ -203,14 +203,14 @@ TEST(TunersAddress, SaysWhatIsWrong) {
 TEST(LinesOfASocket, ArePutTogetherAndBounded) {
   LineBuffer buffer;
   std::vector<std::string> lines;
-  const auto take = [&](std::string_view line) { lines.emplace_back(line); };
-  buffer.feed("one\ntw", take);
-  buffer.feed("o\n\nthr", take);
+  const auto keep = [&](std::string_view line) { lines.emplace_back(line); };
+  buffer.feed("one\ntw", keep);
+  buffer.feed("o\n\nthr", keep);
   EXPECT_THAT(lines, ElementsAre("one", "two", ""));
   const std::string flood(300000, 'x');
-  buffer.feed(flood, take);
-  buffer.feed(flood + "\nfour\nlast", take);
-  buffer.flush(take);
+  buffer.feed(flood, keep);
+  buffer.feed(flood + "\nfour\nlast", keep);
+  buffer.flush(keep);
   ASSERT_THAT(lines, SizeIs(6));
   EXPECT_EQ(lines[3].size(), kMaxLineBytes + 1) << "one byte too many, so that parsers refuse it";
   EXPECT_EQ(lines[4], "four");

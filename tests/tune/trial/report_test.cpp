@@ -4,8 +4,6 @@
 #include <chrono>
 #include <fstream>
 #include <functional>
-#include <map>
-#include <sstream>
 #include <thread>
 
 #include <arpa/inet.h>
@@ -17,27 +15,23 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "muster/base/file.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/tune/trial/wire.h"
 
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
+#include "tests/support/variables.h"
 
 namespace muster::tune {
 namespace {
 
+using test::lookup_in;
+using test::Variables;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using Variables = std::map<std::string, std::string, std::less<>>;
-
-EnvLookup lookup_in(const Variables& variables) {
-  return [variables](std::string_view name) -> std::optional<std::string> {
-    const auto found = variables.find(name);
-    return found == variables.end() ? std::nullopt : std::optional(found->second);
-  };
-}
 
 /// One connection of the fake tuner: reads lines, writes lines.
 class Peer {
@@ -248,9 +242,7 @@ TEST(TrialLinkTest, WithoutAnAddressItWritesToTheReportFile) {
   EXPECT_EQ(link.kind(), TrialLink::Kind::kOneWay);
   EXPECT_EQ(link.report({{"loss", 0.5}}, {.step = 1}), Decision{});
   link.report({{"loss", 0.25}});
-  std::ostringstream text;
-  text << std::ifstream(file).rdbuf();
-  EXPECT_EQ(text.str(), "{\"loss\":0.5,\"step\":1}\n{\"loss\":0.25}\n");
+  EXPECT_EQ(read_file(file), "{\"loss\":0.5,\"step\":1}\n{\"loss\":0.25}\n");
 }
 
 TEST(TrialLinkTest, OutsideAStudyItEchoes) {

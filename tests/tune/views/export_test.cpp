@@ -164,17 +164,17 @@ TEST_F(Export, RaysFilesAreTheSameWhetherWrittenAtOnceOrWhileTheStudyRuns) {
   write_ray_files(folder_.path() / "once", histories(events_, facts_), facts_, {"h", "::1", 7});
   {
     RayFiles files(folder_.path() / "live", facts_, {"h", "::1", 7});
-    for (const Event& event : events_) files.take(std::span(&event, 1));
+    for (const Event& event : events_) files.on_events(std::span(&event, 1));
   }
   const auto once = contents(folder_.path() / "once");
   EXPECT_EQ(contents(folder_.path() / "live"), once);
   EXPECT_THAT(once, SizeIs(4 * 3));
   // A resumed study makes them anew and goes on.
   RayFiles files(folder_.path() / "live", facts_, {"h", "::1", 7});
-  files.take(events_);
+  files.on_events(events_);
   EXPECT_EQ(contents(folder_.path() / "live"), once);
   const std::vector<Event> more = {make_.reported(3, 2, {{"loss", 0.5}, {"new", 1}})};
-  files.take(more);
+  files.on_events(more);
   const auto after = contents(folder_.path() / "live");
   const std::string folder = ray_trial_folder(histories(events_, facts_)[3], facts_);
   const auto lines = split(after.at(folder + "/progress.csv"), '\n');
@@ -207,7 +207,7 @@ TEST_F(Export, ATrialThatWentOnAsAnotherHasWhatItHadBefore) {
 
   write_ray_files(folder_.path() / "once", trials, facts_);
   RayFiles files(folder_.path() / "live", facts_);
-  for (const Event& event : events_) files.take(std::span(&event, 1));
+  for (const Event& event : events_) files.on_events(std::span(&event, 1));
   EXPECT_EQ(contents(folder_.path() / "live"), contents(folder_.path() / "once"));
   const auto lines = split(
       contents(folder_.path() / "once").at(ray_trial_folder(trials[3], facts_) + "/result.json"),
@@ -229,9 +229,9 @@ TEST_F(Export, WhatIsWrittenWhileAStudyRunsHoldsNoReportsOfTrialsThatAreOver) {
     if (const auto* ended = std::get_if<AttemptEnded>(&event.what);
         ended != nullptr && is_over(ended->then))
       open -= reports[event.trial];
-    ray.take(std::span(&event, 1));
-    board.take(std::span(&event, 1));
-    resumed.take(std::span(&event, 1), /*past=*/true);
+    ray.on_events(std::span(&event, 1));
+    board.on_events(std::span(&event, 1));
+    resumed.on_events(std::span(&event, 1), /*past=*/true);
     EXPECT_EQ(ray.rows_held(), open);
     EXPECT_EQ(board.rows_held(), 0U);
     EXPECT_EQ(resumed.rows_held(), open);
@@ -256,7 +256,7 @@ TEST_F(Export, TensorBoardGetsARunPerTrialAtOnceOrWhileTheStudyRuns) {
   write_tensorboard(once, histories(events_, facts_), facts_);
   {
     TensorBoardTrials trials(live, facts_);
-    for (const Event& event : events_) trials.take(std::span(&event, 1));
+    for (const Event& event : events_) trials.on_events(std::span(&event, 1));
   }
   for (const auto& folder : {once, live}) {
     for (const char* run : {"trial-00000", "trial-00001", "trial-00002", "trial-00003"})
@@ -272,7 +272,7 @@ TEST_F(Export, TensorBoardGetsARunPerTrialAtOnceOrWhileTheStudyRuns) {
   EXPECT_EQ(count_in_events(once, "_hparams_/experiment"), 1U);
   // Resumed: only what is not over is made anew.
   TensorBoardTrials trials(live, facts_);
-  for (const Event& event : events_) trials.take(std::span(&event, 1), /*past=*/true);
+  for (const Event& event : events_) trials.on_events(std::span(&event, 1), /*past=*/true);
   trials.go_on();
   EXPECT_EQ(count_in_events(live / "trial-00000", "_hparams_/session_start_info"), 1U);
   EXPECT_EQ(count_in_events(live / "trial-00003", "_hparams_/session_start_info"), 2U);
@@ -283,7 +283,7 @@ TEST_F(Export, TensorBoardOfAResumedStudyHasTheTrialsThatWereOverBeforeItWasAske
   write_tensorboard(all, histories(events_, facts_), facts_);
   const auto resume = [&] {
     TensorBoardTrials trials(late, facts_);
-    for (const Event& event : events_) trials.take(std::span(&event, 1), /*past=*/true);
+    for (const Event& event : events_) trials.on_events(std::span(&event, 1), /*past=*/true);
     trials.go_on();
   };
   resume();

@@ -62,7 +62,7 @@ class Promotion final : public Halving<PromotionRung> {
       for (auto& rungs : brackets_) {
         if (from_top > rungs.size()) continue;
         const size_t k = rungs.size() - from_top;
-        if (const auto number = rungs[k].members.take())
+        if (const auto number = rungs[k].members.promote_best())
           return Scheduler::Promotion{*number, promoted_text(rungs, k)};
       }
     }

@@ -45,7 +45,7 @@ void PromotionRung::wait(uint32_t place) {
   if (in_top) promotable_.insert(key_of(place));
 }
 
-std::optional<int64_t> PromotionRung::take() {
+std::optional<int64_t> PromotionRung::promote_best() {
   if (promotable_.empty()) return std::nullopt;
   const uint32_t place = promotable_.begin()->second;
   leave(place);

@@ -24,7 +24,7 @@ class PromotionRung {
   void wait(uint32_t place);
 
   /// The best trial that may go on and waits, if any; it counts as gone on from now on.
-  std::optional<int64_t> take();
+  std::optional<int64_t> promote_best();
 
   /// The trial at this place does not wait any more: it ended, or went on by itself.
   void leave(uint32_t place);
