@@ -19,6 +19,7 @@ class Deaf final : public Searcher {
   Suggestion suggest(int64_t number, const Point& /*partial*/) override {
     throw internal_error({.refused = concat("trial ", number, " of a study that suggests none")});
   }
+  bool has_history() const override { return false; }
 };
 
 /// An object of the caller's own.

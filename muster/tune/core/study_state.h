@@ -1,5 +1,5 @@
 // What a StudyCore holds. Private to study_core.cpp, study_reports.cpp, study_ends.cpp,
-// study_by_user.cpp and study_replay.cpp.
+// study_by_user.cpp, study_replay.cpp and study_outline.cpp.
 #pragma once
 
 #include <array>
@@ -142,6 +142,8 @@ struct StudyCore::Impl {
   int64_t failed = 0;          // trials, since the newest session began
   std::set<int64_t> unlogged;  // trials whose attempt is not where the log has it
   std::set<int64_t> in_vain;   // Optuna's trials that wait and cannot be run
+  int64_t outlined = 0;        // so many trials came of an outline, with nothing known of them
+  std::set<int64_t> told;      // but for these
 
   std::deque<GivenPoint> offered;
   std::set<int64_t> adopted;                    // of the given trials

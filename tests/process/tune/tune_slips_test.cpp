@@ -96,6 +96,22 @@ TEST_F(TuneSlips, AStepThatIsToldAsAMetricIsRefusedWithTheOptionForIt) {
   EXPECT_EQ(replayed().trials()[0].last_t, 4);
 }
 
+// More events than lie between two outlines: how a trial has ended is read from the log all the same.
+TEST_F(TuneSlips, OfATrialThatIsLongOverItIsSaidHowItEnded) {
+  const std::string file = study(kReport, 100);
+  EXPECT_EQ(say({"tune", file}).code, 0);
+  tune::Database database(storage(), tune::Database::Access::kWrite);
+  auto outlines = database.prepare("SELECT count(*) FROM muster_outlines WHERE event > 8");
+  ASSERT_TRUE(outlines.step());
+  EXPECT_EQ(outlines.integer(0), 1) << "the tuner leaves one for who asks";
+  outlines.reset();
+  const Said said = say({"study", "tell", file, "1", "loss=1"});
+  EXPECT_EQ(said.code, 2);
+  EXPECT_THAT(said.err, HasSubstr("nothing can be told of trial 1"));
+  EXPECT_THAT(said.err, HasSubstr("(got it is COMPLETE)"));
+  EXPECT_EQ(say({"study", "ask", file}).code, 1) << "there is nothing to run";
+}
+
 TEST_F(TuneSlips, AMetricThatIsCalledAsAFieldOfTheAnswerHidesNone) {
   for (const std::string metric : {"params", "number", "value", "metric", "done", "config"}) {
     const std::string file = study(concat("echo '[tune-metric]: {\"", metric, "\": 0.25}'"), 1);
