@@ -104,9 +104,8 @@ int run_report_command(std::span<const std::string> args, program::Console& cons
   program::add_value(
       *app, "--checkpoint", words.checkpoint, "a checkpoint that holds the state at this report")
       ->type_name("PATH");
-  program::add_value(
-      *app, "--lease", words.lease_s, "how long the tuner may be out of reach, in seconds")
-      ->type_name("SECONDS")
+  program::add_duration(
+      *app, "--lease", words.lease_s, "how long the tuner may be out of reach: 90s, 5m, 300")
       ->capture_default_str();
   if (const auto done = program::parse(*app, args, console)) return *done;
 

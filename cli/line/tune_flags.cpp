@@ -107,14 +107,12 @@ void add_how(CLI::App& app, TypedTune& typed) {
   program::add_value(app, "--cpu", typed.cpu, "cores per trial [1]")->type_name("X");
   program::add_value(app, "--gpu", typed.gpu, "GPUs per trial, or a share of one [0]")
       ->type_name("X");
-  program::add_value(
-      app, "--time-budget", typed.time_budget_s, "seconds for the whole study; 0: no end")
-      ->type_name("S");
-  program::add_value(app,
-                     "--trial-timeout",
-                     typed.trial_timeout_s,
-                     "seconds for one attempt of a trial; 0: no end")
-      ->type_name("S");
+  program::add_duration(
+      app, "--time-budget", typed.time_budget_s, "for the whole study: 2h, 90m, 5400; 0: no end");
+  program::add_duration(app,
+                        "--trial-timeout",
+                        typed.trial_timeout_s,
+                        "for one attempt of a trial: 20m, 1200; 0: no end");
   program::add_value(
       app, "--max-failures", typed.max_failures, "further attempts of a trial that fails [0]")
       ->type_name("N");
@@ -196,6 +194,8 @@ void forget_places(const TypedTune& typed, tune::StudySpec& spec) {
   forget(typed.num_samples, "num_samples");
   forget(typed.max_concurrent, "max_concurrent");
   forget(typed.keep_checkpoints, "keep_checkpoints");
+  forget(typed.time_budget_s, "time_budget_s");
+  forget(typed.trial_timeout_s, "trial_timeout_s");
   forget(typed.cpu, "resources_per_trial");
   forget(typed.gpu, "resources_per_trial");
 }
@@ -297,11 +297,13 @@ std::optional<int> parse_tune_flags(std::span<const std::string> args,
     flags.status.metric_columns.emplace_back(name, name);
   tune::check_study(flags.spec);
   if (flags.spec.command.empty()) {
-    throw usage_error({.refused = "study without a command",
-                       .rule = "a trial is the run of a program",
-                       .hint =
-                           "command = [\"./train.sh\", \"--lr\", \"{lr}\"] in the study file, or "
-                           "-- PROGRAM ARGS"});
+    throw tune::at_place(
+        flags.spec,
+        tune::kWholeFile,
+        usage_error({.refused = "study without a command",
+                     .rule = "a trial is the run of a program",
+                     .hint = "command = [\"./train.sh\", \"--lr\", \"{lr}\"] in the study file, or "
+                             "-- PROGRAM ARGS"}));
   }
   tune::located(
       flags.spec, "command", [&] { tune::check_command(flags.spec.command, flags.spec.space); });

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "muster/base/error.h"
@@ -83,6 +84,7 @@ auto patiently(const tune::StudySpec& spec, program::Console& console, Act act) 
 tune::StudyOptions options_of(program::Console& console, bool suggests) {
   return {.tuner = false,
           .suggests = suggests,
+          .outlines = true,
           .lock_patience_s = kSayWaitS,
           .note = [&console](const std::string& line) { console.note(line); }};
 }
@@ -208,6 +210,14 @@ void say_failed(tune::Study& study, const TellFlags& flags, program::Console& co
   });
 }
 
+/// True also of one that is not there.
+bool knows_trial(tune::Study& study, int64_t number) {
+  return study.look([&](const tune::StudyCore& core) {
+    const auto count = static_cast<int64_t>(core.trials().size());
+    return number < 0 || number >= count || core.knows(number);
+  });
+}
+
 tune::Decision tell(tune::StudyCore& core, const TellFlags& flags, double now_s) {
   check_asked(core, flags);
   check_step(core, flags);
@@ -286,7 +296,14 @@ int study_tell(std::span<const std::string> args, program::Console& console) {
   }
   flags.checkpoint = reported_checkpoint(flags.checkpoint);
   const tune::StudySpec spec = study_of_file(flags.file, flags.storage);
-  tune::Study study(spec, &tune::wall_clock_s, {}, options_of(console, /*suggests=*/false));
+  tune::StudyOptions options = options_of(console, /*suggests=*/false);
+  std::optional<tune::Study> opened(std::in_place, spec, &tune::wall_clock_s, nullptr, options);
+  if (!knows_trial(*opened, flags.number)) {  // it is over: how, the log says
+    opened.reset();
+    options.outlines = false;
+    opened.emplace(spec, &tune::wall_clock_s, nullptr, options);
+  }
+  tune::Study& study = *opened;
   const tune::Decision decision = patiently(spec, console, [&] {
     return study.apply(
         [&](tune::StudyCore& core, double now_s) { return tell(core, flags, now_s); });

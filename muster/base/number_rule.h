@@ -9,4 +9,9 @@ namespace muster {
 /// that a double cannot hold it.
 std::string_view number_rule(std::string_view text);
 
+/// What is said of a text that is written as a number which neither int64_t nor double holds, and which
+/// would silently become another or a text: "a whole number has 64 bits" of 9223372036854775808, "a
+/// number fits into a double" of 1e400. Empty for all else.
+std::string_view overflow_rule(std::string_view text);
+
 }  // namespace muster

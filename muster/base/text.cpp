@@ -73,6 +73,7 @@ std::string human_duration(double seconds) {
   // The limits are those of the rounded text: never "1000ms" or "60.0s".
   if (seconds < 0.9995) return fixed(seconds * 1000, 0) + "ms";
   if (seconds < 59.95) return fixed(seconds, 1) + "s";
+  if (seconds >= 0x1p53) return fixed(seconds / 3600, 0) + "h";  // no whole number has room for it
   const auto whole = static_cast<int64_t>(std::llround(seconds));
   std::array<char, 32> buffer;
   if (whole < 3600) {

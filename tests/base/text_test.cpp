@@ -65,6 +65,7 @@ TEST(HumanDuration, ChoosesTheUnit) {
   EXPECT_EQ(human_duration(12.34), "12.3s");
   EXPECT_EQ(human_duration(187), "3m07s");
   EXPECT_EQ(human_duration(3845), "1h04m");
+  EXPECT_EQ(human_duration(3.6e21), "1000000000000000000h");
   EXPECT_EQ(human_duration(-1), "?");
   EXPECT_EQ(human_duration(std::nan("")), "?");
 }

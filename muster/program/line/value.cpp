@@ -7,6 +7,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "muster/base/duration.h"
 #include "muster/base/error.h"
 #include "muster/base/number_rule.h"
 #include "muster/base/path_names.h"
@@ -72,6 +73,14 @@ void read_value(const std::string& flag, const std::string& text, std::filesyste
   value = text;
 }
 
+double read_duration(const std::string& flag, const std::string& text) {
+  if (const auto seconds = seconds_of(text)) return *seconds;
+  throw usage_error({.refused = flag,
+                     .rule = "a span of time is needed: 90s, 1h30m, or a number of seconds",
+                     .value = text.empty() ? "\"\"" : text,
+                     .hint = "units are d, h, m, s and ms, the longer ones first"});
+}
+
 std::string shown_value(int64_t value) { return std::to_string(value); }
 std::string shown_value(uint64_t value) { return std::to_string(value); }
 std::string shown_value(double value) { return shortest(value); }
@@ -90,6 +99,28 @@ CLI::Option* detail::add_value(
     return true;
   };
   return app.add_option(names, parse, help, /*defaulted=*/false, std::move(show));
+}
+
+CLI::Option* add_duration(CLI::App& app,
+                          const std::string& names,
+                          double& seconds,
+                          const std::string& help) {
+  const auto read = [&seconds](const std::string& flag, const std::string& text) {
+    seconds = read_duration(flag, text);
+  };
+  return detail::add_value(app, names, help, read, [&seconds] { return shown_value(seconds); })
+      ->type_name("TIME");
+}
+
+CLI::Option* add_duration(CLI::App& app,
+                          const std::string& names,
+                          std::optional<double>& seconds,
+                          const std::string& help) {
+  const auto read = [&seconds](const std::string& flag, const std::string& text) {
+    seconds = read_duration(flag, text);
+  };
+  const auto show = [&seconds] { return seconds ? shown_value(*seconds) : std::string(); };
+  return detail::add_value(app, names, help, read, show)->type_name("TIME");
 }
 
 CLI::Option* add_value(CLI::App& app,

@@ -25,6 +25,9 @@ void read_value(const std::string& flag, const std::string& text, double& value)
 void read_value(const std::string& flag, const std::string& text, std::string& value);
 void read_value(const std::string& flag, const std::string& text, std::filesystem::path& value);
 
+/// The seconds of a span of time: see add_duration. Throws as read_value.
+double read_duration(const std::string& flag, const std::string& text);
+
 /// As it would be typed.
 std::string shown_value(int64_t value);
 std::string shown_value(uint64_t value);
@@ -71,6 +74,17 @@ CLI::Option* add_value(CLI::App& app,
       },
       [&value] { return value ? shown_value(*value) : std::string(); });
 }
+
+/// A flag that takes a span of time, TIME in its help: "90s", "1h30m" as duration_s has them, or a
+/// number of seconds.
+CLI::Option* add_duration(CLI::App& app,
+                          const std::string& names,
+                          double& seconds,
+                          const std::string& help);
+CLI::Option* add_duration(CLI::App& app,
+                          const std::string& names,
+                          std::optional<double>& seconds,
+                          const std::string& help);
 
 /// A number (`value`), or a word that its type knows.
 template <class T>

@@ -102,6 +102,8 @@ void SearchDesk::told(const FinishedTrial& trial) {
 
 bool SearchDesk::is_quick() const { return state_->searcher->is_quick(); }
 
+bool SearchDesk::has_history() const { return state_->searcher->has_history(); }
+
 std::string SearchDesk::introduction() const {
   std::unique_lock lock(state_->mutex);
   state_->idle.wait(lock, [&] { return !state_->busy; });

@@ -37,6 +37,7 @@ class SearchDesk {
   };
 
   bool is_quick() const;
+  bool has_history() const;
   /// Waits for a question that is being answered.
   std::string introduction() const;
 

@@ -19,6 +19,7 @@ class Deaf final : public Searcher {
   Suggestion suggest(int64_t number, const Point& /*partial*/) override {
     throw internal_error({.refused = concat("trial ", number, " of a study that suggests none")});
   }
+  bool has_history() const override { return false; }
 };
 
 /// An object of the caller's own.
@@ -240,18 +241,23 @@ void StudyCore::Impl::note_best(const Trial& trial) {
     best = trial.number;
 }
 
+/// The best so far is asked for with each line of a study that only fails: nothing is looked through
+/// for it. Trials that are over without a result are out, all others have a record.
+void StudyCore::Impl::note_so_far(const Trial& trial) {
+  if (best >= 0 || spec.goals.several()) return so_far.clear();
+  TrialRecord& record = records.at(trial.number);
+  if (record.rank) so_far.erase({*record.rank, trial.number});
+  record.rank.reset();
+  const double result = result_of(trial);
+  if (is_over(trial.state) || std::isnan(result) || !trial.goals.is_feasible()) return;
+  record.rank = -score_of(result, spec.mode);
+  so_far.emplace(*record.rank, trial.number);
+}
+
 const Trial* StudyCore::best() const {
   if (impl_->best >= 0) return &impl_->trials[static_cast<size_t>(impl_->best)];
-  if (spec().goals.several()) return nullptr;
-  if (impl_->reports == 0) return nullptr;  // asked with each line of a study that only fails
-  const Trial* best = nullptr;
-  for (const Trial& trial : impl_->trials) {
-    const double result = impl_->result_of(trial);
-    if (trial.state == TrialState::kFailed || std::isnan(result) || !trial.goals.is_feasible())
-      continue;
-    if (best == nullptr || impl_->is_better(result, impl_->result_of(*best))) best = &trial;
-  }
-  return best;
+  if (impl_->so_far.empty()) return nullptr;
+  return &impl_->trials[static_cast<size_t>(impl_->so_far.begin()->second)];
 }
 
 std::span<const int64_t> StudyCore::front() const { return impl_->front; }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "muster/base/json_fwd.h"
@@ -193,6 +194,25 @@ class StudyCore {
   /// this place. Call for all stored events, in order, before anything else.
   void replay(const Event& event);
 
+  // Note [Outlines]
+  // To start a trial, or to take a report, little of a long log is needed: trials that are not over,
+  // the best one, and some counts, unless searcher, scheduler or rules remember more. That is an
+  // outline. A core that takes one, and is fed the events behind it, does and says what one does that
+  // is fed all events; of trials that were over before it knows that they were, and no more. An
+  // outline is of the moment after an event, and is stored in the same transaction as that.
+
+  /// A text of what this core is now, for take_outline(); nothing if it hangs on more. Not while events
+  /// are to be taken, nor while an attempt repeats what is known.
+  std::optional<std::string> outline() const;
+  /// Makes this core, which is new, the one that gave the outline behind this event. False, and nothing
+  /// has happened, if it is of another version, event, or of a study with other rules, or is no outline,
+  /// or if this core's searcher goes by what it was told.
+  bool take_outline(std::string_view text, int64_t event);
+  int64_t last_event() const;  ///< the id of the newest one; 0: none
+  /// What became of the trial is known: not of those that were over before an outline, but for the
+  /// best one. trials() has them as kComplete, without anything else.
+  bool knows(int64_t trial) const;
+
   /// Attempts that the log leaves running are gone with their tuner. What their newest report was
   /// answered holds; the others go on with a further attempt, free of charge. Attempts that were
   /// asked for are left alone.
@@ -230,6 +250,7 @@ class StudyCore {
 
  private:
   friend class StudyReplay;
+  friend class StudyOutline;
   struct Impl;  // study_state.h
   std::unique_ptr<Impl> impl_;
 };

@@ -148,6 +148,7 @@ void StudyCore::Impl::end_attempt(Trial& trial, AttemptEnded ended, double now_s
                    .scores = scores_of(trial.goals.results, spec.goals.objectives),
                    .violation = has_failed ? 0 : trial.goals.violation()});
     note_best(trial);
+    note_so_far(trial);
     if (has_failed) count_failure(trial);
   }
   emit(trial.number, now_s, std::move(ended));

@@ -175,6 +175,7 @@ Decision StudyCore::Impl::decide(Trial& trial, const Report& report, int64_t t, 
     decision = std::move(*not_a_number);
   }
   take_metrics(spec.goals, report.metrics, trial.goals);
+  note_so_far(trial);
   trial.last_t = t;
   ++trial.reports;
   ++reports;

@@ -42,6 +42,8 @@ std::string_view name_of(StudySpec::Scope scope) {
   return scope == StudySpec::Scope::kBest ? "best" : "last";
 }
 
+std::string place_key(std::string_view parameter) { return concat("space.", parameter); }
+
 Error at_place(const StudySpec& spec, std::string_view key, const Error& said) {
   const auto place = spec.places.find(std::string(key));
   ErrorText text = said.text();
@@ -107,9 +109,12 @@ void check_paths(const StudySpec& spec) {
 
 void check_study(const StudySpec& spec) {
   const Requirement require{spec};
-  require(!spec.name.empty(), "study without a name", "name = \"…\" names it", "");
-  require(
-      !spec.metric.empty(), "study without a metric", "metric = \"…\" is what trials report", "");
+  require(!spec.name.empty(), "study without a name", "name = \"…\" names it", "", kWholeFile);
+  require(!spec.metric.empty(),
+          "study without a metric",
+          "metric = \"…\" is what trials report",
+          "",
+          kWholeFile);
   check_goals(spec, require);
   check_paths(spec);
   require(spec.num_samples > 0 || spec.num_samples == -1,

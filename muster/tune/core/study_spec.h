@@ -114,9 +114,15 @@ struct StudySpec {
   /// Note [Several objectives].
   Goals goals;
 
-  /// Where a study file has which key: {"scheduler", "study.toml:4:1"}. For errors alone.
+  /// Where a study file has which key, {"scheduler", "study.toml:4:1"}, which parameter (place_key)
+  /// and itself (kWholeFile). For errors alone.
   std::map<std::string, std::string> places;
 };
+
+/// Of StudySpec::places: for what the file does not have.
+inline constexpr std::string_view kWholeFile = "*";
+/// Of a parameter, which may be called as a key is.
+std::string place_key(std::string_view parameter);
 
 /// `said`, with the place of the key in front, if the study comes of a file that has it.
 Error at_place(const StudySpec& spec, std::string_view key, const Error& said);

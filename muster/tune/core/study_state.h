@@ -1,5 +1,5 @@
 // What a StudyCore holds. Private to study_core.cpp, study_reports.cpp, study_ends.cpp,
-// study_by_user.cpp and study_replay.cpp.
+// study_by_user.cpp, study_replay.cpp and study_outline.cpp.
 #pragma once
 
 #include <array>
@@ -48,6 +48,7 @@ struct TrialRecord {
   bool by_user = false;                     ///< a user made that decision
   std::optional<std::string> pause;         ///< a user wants it paused, and why
   std::array<int32_t, kFailures> failed{};  ///< attempts by Failure
+  std::optional<double> rank;               ///< in StudyCore::Impl::so_far, where less is better
   std::deque<SavedState> older;  ///< checkpoints before the newest one, oldest first: a few
 };
 
@@ -103,6 +104,7 @@ struct StudyCore::Impl {
   void renew_lease(const Trial& trial, double now_s);
   void note_time(const Event& event);
   void note_best(const Trial& trial);
+  void note_so_far(const Trial& trial);
   void note_front(const Trial& trial);
   std::string missing_results(const Trial& trial) const;
   double result_of(const Trial& trial) const;
@@ -128,17 +130,20 @@ struct StudyCore::Impl {
   int64_t next_event = 1;
   std::set<int64_t> outside;  // trials of other programs that the searcher was told of
   int64_t running_count = 0, paused_count = 0, held_count = 0;  // paused: by the scheduler
-  int64_t best = -1;
-  std::vector<int64_t> front;  // of several objectives, rising
-  bool exhausted = false;      // the searcher has no more points
-  bool waiting = false;        // it has none before more is told
-  bool last_said = false;      // to the scheduler, that no trial is to come
+  int64_t best = -1;  // of those that are over; none has a result before there is one
+  std::set<std::pair<double, int64_t>> so_far;  // until then, of the others: rank, number
+  std::vector<int64_t> front;                   // of several objectives, rising
+  bool exhausted = false;                       // the searcher has no more points
+  bool waiting = false;                         // it has none before more is told
+  bool last_said = false;                       // to the scheduler, that no trial is to come
   std::string stopped;         // why no more trials start: what this process was told
   std::string given_up;        // the same, because trials fail: what the log says
   bool any_results = false;    // a trial has ended with all that the goals name
   int64_t failed = 0;          // trials, since the newest session began
   std::set<int64_t> unlogged;  // trials whose attempt is not where the log has it
   std::set<int64_t> in_vain;   // Optuna's trials that wait and cannot be run
+  int64_t outlined = 0;        // so many trials came of an outline, with nothing known of them
+  std::set<int64_t> told;      // but for these
 
   std::deque<GivenPoint> offered;
   std::set<int64_t> adopted;                    // of the given trials

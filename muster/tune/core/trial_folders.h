@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "muster/tune/core/event.h"
 
@@ -29,6 +30,9 @@ class TrialFolders {
   /// The newest folder that the log names is another one, or it names none.
   bool has_moved() const { return !now_.empty() && newest_ != now_; }
   const std::string& now() const { return now_; }
+  /// The newest folder that the log names; empty: none. And that there was no other one.
+  const std::string& newest() const { return newest_; }
+  void go_on_from(std::string newest) { newest_ = std::move(newest); }
 
  private:
   void move(std::string& checkpoint) const;

@@ -25,6 +25,23 @@ Point empty_point(const Space& space) {
   return Point(space.dimensions().size(), std::numeric_limits<double>::quiet_NaN());
 }
 
+/// A parameter that no grid can have is named by the place that it has in a study file, or else by
+/// that of the searcher which wants a grid.
+Grid grid_of(const StudySpec& spec, const Point& point, bool enumerates) {
+  const std::vector<size_t> open = open_dimensions(spec.space, point, enumerates);
+  try {
+    return Grid(spec.space, open);
+  } catch (const Error& error) {
+    for (const size_t d : open) {
+      const Parameter& of = spec.space.parameters()[spec.space.dimensions()[d].parameter];
+      if (error.text().refused == concat("a grid over parameter \"", of.name, '"') &&
+          spec.places.contains(place_key(of.name)))
+        throw at_place(spec, place_key(of.name), error);
+    }
+    throw at_place(spec, "searcher", error);
+  }
+}
+
 void check_constant(const StudySpec& spec, std::string_view searcher) {
   if (!spec.constant_grid_search || (searcher == "random" && !spec.own_searcher)) return;
   throw usage_error({.refused = "constant_grid_search",
@@ -49,11 +66,11 @@ Variants::Variants(const StudySpec& spec)
     return searchers().at(searcher).enumerates;
   });
   located(spec, "constant_grid_search", [&] { check_constant(spec, searcher); });
-  grid_ = Grid(space_, open_dimensions(space_, empty_point(space_), enumerates));
+  grid_ = grid_of(spec, empty_point(space_), enumerates);
   point_firsts_ = {0};
   for (const auto& values : spec.points_to_evaluate) {
     points_.push_back(space_.point_of(values));
-    point_grids_.emplace_back(space_, open_dimensions(space_, points_.back(), enumerates));
+    point_grids_.push_back(grid_of(spec, points_.back(), enumerates));
     point_firsts_.push_back(point_firsts_.back() + point_grids_.back().size());
   }
   // A grid that the searcher enumerates ends; one of grid_search goes round and round.

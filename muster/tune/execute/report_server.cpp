@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <errno.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -15,6 +16,11 @@ namespace {
 // Per turn, so that one flood does not starve the others.
 constexpr size_t kReportReadBytes = 16 << 10;
 constexpr size_t kOverRemembered = 256;  // tokens of ended attempts
+
+bool has_caller(int listener) {
+  pollfd one{.fd = listener, .events = POLLIN, .revents = 0};
+  return ::poll(&one, 1, 0) > 0;
+}
 
 }  // namespace
 
@@ -90,7 +96,9 @@ void ReportServer::accept_all() {
     UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      if (errno == EMFILE || errno == ENFILE) sweep();
+      // The kernel wants a free descriptor before it looks whether anybody calls.
+      const bool is_full = errno == EMFILE || errno == ENFILE;
+      if (is_full && has_caller(listener_.get())) sweep();
       return;
     }
     if (connections_.size() >= kMostConnections) sweep();

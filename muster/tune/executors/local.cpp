@@ -362,9 +362,10 @@ void LocalExecutor::pass_time(double timeout_s) {
 }
 
 std::vector<ExecutorEvent> LocalExecutor::wait(double timeout_s) {
+  constexpr double kLongestS = 1e9;  // the clock counts nanoseconds, and would overflow
   const auto until =
       TuneClock::now() + std::chrono::duration_cast<TuneClock::duration>(
-                             std::chrono::duration<double>(std::max(timeout_s, 0.0)));
+                             std::chrono::duration<double>(std::clamp(timeout_s, 0.0, kLongestS)));
   finish_ended();  // an answer may have been what it waited for
   // At least once, for the deadlines, also if events are left of the last time.
   for (double left = events_.empty() ? timeout_s : 0;;) {

@@ -1,14 +1,24 @@
 // --param lr='loguniform(1e-4,1e-1)'
 #include <cmath>
+#include <string>
+#include <string_view>
 
 #include "muster/base/error.h"
+#include "muster/base/number_rule.h"
 #include "muster/base/text.h"
 #include "muster/tune/files/study_file.h"
 
 namespace muster::tune {
 namespace {
 
-Value constant(std::string_view text) {
+/// Throws a usage error for a number that would become another one, or a text.
+Value constant(std::string_view text, const std::string& where) {
+  if (const std::string_view rule = overflow_rule(text); !rule.empty()) {
+    throw usage_error({.refused = where,
+                       .rule = std::string(rule),
+                       .value = std::string(text),
+                       .hint = "a text of digits stands in quotes"});
+  }
   if (text == "true") return true;
   if (text == "false") return false;
   if (const auto whole = to_int(text)) return *whole;
@@ -47,9 +57,10 @@ Parameter parse_param_flag(std::string_view text) {
     when = trim(domain.substr(at + 6));
     domain = trim(domain.substr(0, at));
   }
-  Domain parsed = Domain::parse(domain, concat("--param ", name));
+  const std::string where = concat("--param ", name);
+  Domain parsed = Domain::parse(domain, where);
   if (parsed.kind() == Domain::Kind::kConstant && parsed.constant() == Value(domain))
-    parsed = constant(domain);
+    parsed = constant(domain, where);
   return {.name = name, .domain = std::move(parsed), .when = std::string(when)};
 }
 

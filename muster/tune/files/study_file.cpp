@@ -43,6 +43,8 @@ class StudyReader {
     read_space();
     read_points();
     read_command();
+    spec_.places[std::string(kWholeFile)] = top_.place();
+    for (const auto& [name, place] : places_) spec_.places[place_key(name)] = place;
     for (const TomlItem& item : top_.items()) {
       spec_.places[item.key] = top_.place(item);
       if (item.key.ends_with("_s"))  // durations: `ask_lease_s` says the same as `ask_lease`
@@ -254,6 +256,7 @@ class StudyReader {
     std::vector<Parameter> parameters;
     if (auto table = top_.table("space")) read_group(*table, "", parameters);
     parameters = merge_parameters(parameters, more_);
+    for (const Parameter& parameter : more_) places_.erase(parameter.name);
     try {
       spec_.space = Space(std::move(parameters));
     } catch (const Error& error) {  // it begins with the parameter's name
@@ -264,7 +267,7 @@ class StudyReader {
           throw Error(error.kind(), said);
         }
       }
-      said.refused = concat(file_.string(), ": ", said.refused);
+      said.refused = concat(more_.empty() ? top_.place() : "--param", ": ", said.refused);
       throw Error(error.kind(), said);
     }
   }
@@ -276,7 +279,8 @@ class StudyReader {
       const std::string name = prefix + item.key;
       const toml::table* table = item.node->as_table();
       if (table != nullptr && !table->contains("dist") && !table->contains("value")) {
-        read_group(TomlTable(file_, *table, concat("space.", name)), name + '.', parameters);
+        read_group(
+            TomlTable(file_, *table, concat("space.", name), item.at), name + '.', parameters);
         continue;
       }
       places_[name] = group.place(item);
@@ -300,7 +304,7 @@ class StudyReader {
 
   /// {dist = "uniform(0.8, 0.99)", when = "optimizer == 'sgd'"}
   Parameter conditional(const TomlItem& of, const toml::table& node, const std::string& name) {
-    TomlTable table(file_, node, concat("space.", name));
+    TomlTable table(file_, node, concat("space.", name), of.at);
     const TomlItem* dist = table.find("dist");
     const TomlItem* value = table.find("value");
     if (dist != nullptr && value != nullptr) table.refuse(*value, "a parameter has dist or value");
@@ -322,7 +326,7 @@ class StudyReader {
       if (table == nullptr)
         top_.refuse(*item, "it is a list of tables", "", "[{lr = 0.01, l1 = 64}]");
       std::map<std::string, Value> point;
-      flatten(TomlTable(file_, *table, item->key), "", point);
+      flatten(TomlTable(file_, *table, item->key, item->at), "", point);
       located(top_, item->key, [&] { return spec_.space.point_of(point); });
       spec_.points_to_evaluate.push_back(std::move(point));
     }
@@ -334,7 +338,9 @@ class StudyReader {
     for (const TomlItem& item : table.items()) {
       const std::string name = prefix + item.key;
       if (const toml::table* inner = item.node->as_table())
-        flatten(TomlTable(file_, *inner, concat("points_to_evaluate.", name)), name + '.', point);
+        flatten(TomlTable(file_, *inner, concat("points_to_evaluate.", name), item.at),
+                name + '.',
+                point);
       else
         point[name] = table.scalar(item, *item.node);
     }

@@ -163,9 +163,14 @@ class SweepParameter {
     const double first = std::nearbyint(bound("min") / q.as_double());
     const double last = std::nearbyint(bound("max") / q.as_double());
     check_grid(last - first);
+    // Beyond, k + 1 is k: there would be no end.
+    if (std::abs(first) > 0x1p53 || std::abs(last) > 0x1p53)
+      map_.refuse("min", "multiples of q in a grid are counted up to 2^53", shortest(bound("min")));
     std::vector<Value> values;
     for (double k = first; k <= last; ++k) {
       const double value = multiple_of(q.as_double(), k);
+      if (q.is_int() && std::abs(value) > 0x1p53)
+        map_.refuse("max", "whole numbers of a grid are within 2^53 of zero", shortest(value));
       if (q.is_int())
         values.emplace_back(static_cast<int64_t>(value));
       else

@@ -55,6 +55,7 @@ class SweepReader {
  private:
   /// Of what the study refuses later, by the sweep's words for it.
   void note_places() {
+    spec_.places[std::string(kWholeFile)] = concat(file_.string(), ":1:1");
     constexpr std::pair<std::string_view, const char*> kKeys[] = {{"program", "command"},
                                                                   {"command", "command"},
                                                                   {"method", "searcher"},

@@ -3,11 +3,23 @@
 #include <algorithm>
 #include <cmath>
 
+#include "muster/base/duration.h"
 #include "muster/base/error.h"
 #include "muster/base/text.h"
-#include "muster/tune/files/units.h"
 
 namespace muster::tune {
+
+namespace {
+
+/// What stands there, for an error; of lists and tables nothing.
+std::string shown_node(const toml::node& node) {
+  if (const auto number = node.value_exact<double>()) return shortest(*number);
+  if (const auto whole = node.value_exact<int64_t>()) return std::to_string(*whole);
+  if (const auto truth = node.value_exact<bool>()) return *truth ? "true" : "false";
+  return node.value_exact<std::string>().value_or("");
+}
+
+}  // namespace
 
 std::string place_of(const std::filesystem::path& file, toml::source_position at) {
   return concat(file.string(), ':', at.line, ':', at.column);
@@ -34,8 +46,11 @@ std::vector<TomlItem> in_order(const toml::table& table) {
   return items;
 }
 
-TomlTable::TomlTable(const std::filesystem::path& file, const toml::table& table, std::string name)
-    : file_(&file), name_(std::move(name)), items_(in_order(table)) {}
+TomlTable::TomlTable(const std::filesystem::path& file,
+                     const toml::table& table,
+                     std::string name,
+                     toml::source_position at)
+    : file_(&file), name_(std::move(name)), at_(at), items_(in_order(table)) {}
 
 const TomlItem* TomlTable::find(std::string_view key) {
   known_.emplace_back(key);
@@ -64,7 +79,7 @@ void TomlTable::refuse(std::string_view key,
                        std::string hint) {
   if (const TomlItem* item = find(key))
     refuse(*item, std::move(rule), std::move(value), std::move(hint));
-  throw usage_error({.refused = concat(file_->string(), ": key \"", full_name(key), '"'),
+  throw usage_error({.refused = concat(place(), ": key \"", full_name(key), '"'),
                      .rule = std::move(rule),
                      .value = std::move(value),
                      .hint = std::move(hint)});
@@ -83,7 +98,7 @@ std::optional<int64_t> TomlTable::whole(std::string_view key, int64_t least) {
   const TomlItem* item = find(key);
   if (item == nullptr) return std::nullopt;
   const auto value = item->node->value_exact<int64_t>();
-  if (!value) refuse(*item, "it is a whole number");
+  if (!value) refuse(*item, "it is a whole number", shown_node(*item->node));
   if (*value < least) refuse(*item, concat("it is at least ", least), std::to_string(*value));
   return *value;
 }
@@ -93,7 +108,8 @@ std::optional<double> TomlTable::number(std::string_view key, double least) {
   if (item == nullptr) return std::nullopt;
   auto value = item->node->value_exact<double>();
   if (const auto whole = item->node->value_exact<int64_t>()) value = static_cast<double>(*whole);
-  if (!value || !std::isfinite(*value)) refuse(*item, "it is a finite number");
+  if (!value || !std::isfinite(*value))
+    refuse(*item, "it is a finite number", shown_node(*item->node));
   if (*value < least) refuse(*item, concat("it is at least ", shortest(least)), shortest(*value));
   return *value;
 }
@@ -111,7 +127,7 @@ std::optional<TomlTable> TomlTable::table(std::string_view key) {
   if (item == nullptr) return std::nullopt;
   const toml::table* table = item->node->as_table();
   if (table == nullptr) refuse(*item, concat("it is a table: [", full_name(key), ']'));
-  return TomlTable(*file_, *table, full_name(key));
+  return TomlTable(*file_, *table, full_name(key), item->at);
 }
 
 const toml::array* TomlTable::list(std::string_view key) {
@@ -140,7 +156,7 @@ std::optional<double> TomlTable::duration_s(const std::string& key) {
   if (item == nullptr) return seconds;
   if (seconds) refuse(*item, concat(key, " and ", key, "_s are the same"));
   const auto text = item->node->value_exact<std::string>();
-  const auto duration = text ? tune::duration_s(*text) : std::nullopt;
+  const auto duration = text ? muster::duration_s(*text) : std::nullopt;
   if (!duration)
     refuse(
         *item, "it is a duration in quotes, like \"90s\", \"10m\" or \"1h30m\"", text.value_or(""));
@@ -154,7 +170,7 @@ Value TomlTable::scalar(const TomlItem& item, const toml::node& node) const {
     return *text;
   if (const auto number = node.value_exact<double>(); number && std::isfinite(*number))
     return *number;
-  refuse(item, "it is a text, a finite number, true or false");
+  refuse(item, "it is a text, a finite number, true or false", shown_node(node));
 }
 
 void TomlTable::refuse_unknown() const {

@@ -32,8 +32,12 @@ std::vector<TomlItem> in_order(const toml::table& table);
 
 class TomlTable {
  public:
-  /// `name` is the table's ("searcher"), empty for the whole file. Views `file` and `table`.
-  TomlTable(const std::filesystem::path& file, const toml::table& table, std::string name);
+  /// `name` is the table's ("searcher"), empty for the whole file, which begins at 1:1; `at` is where
+  /// the table stands. Views `file` and `table`.
+  TomlTable(const std::filesystem::path& file,
+            const toml::table& table,
+            std::string name,
+            toml::source_position at = {1, 1});
 
   // Each answers nothing if the key is not there, and throws a usage error if it is of another
   // type.
@@ -58,6 +62,7 @@ class TomlTable {
                            std::string rule,
                            std::string value = "",
                            std::string hint = "") const;
+  /// At the place of the table if the key is not there.
   [[noreturn]] void refuse(std::string_view key,
                            std::string rule,
                            std::string value = "",
@@ -67,6 +72,8 @@ class TomlTable {
   Value scalar(const TomlItem& item, const toml::node& node) const;
 
   std::string place(const TomlItem& item) const { return place_of(*file_, item.at); }
+  /// Of the table itself.
+  std::string place() const { return place_of(*file_, at_); }
   const std::string& name() const { return name_; }
 
  private:
@@ -74,6 +81,7 @@ class TomlTable {
 
   const std::filesystem::path* file_;
   std::string name_;
+  toml::source_position at_;
   std::vector<TomlItem> items_;
   std::vector<std::string> known_;
 };

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "muster/base/error.h"
+#include "muster/base/number_rule.h"
 #include "muster/base/text.h"
 
 namespace muster::tune {
@@ -67,6 +68,9 @@ Value yaml_value(const fs::path& file, const YAML::Node& node, std::string_view 
   if (text.find('\0') != std::string::npos) refuse("a text has no zero byte");
   if (node.Tag() == "!") return text;  // in quotes
   if (!is_among(node.Tag(), {"", "?"})) refuse("it has no tag", node.Tag());
+  const std::string_view digits = std::string_view(text).substr(text.starts_with('+') ? 1 : 0);
+  if (const std::string_view rule = overflow_rule(digits); !rule.empty())
+    refuse(std::string(rule), text);
   const auto value = plain_value(text);
   if (!value) refuse("a number is written plainly, with digits and a point", text);
   return *value;

@@ -24,7 +24,8 @@ Error refused(const std::string& what, const std::string& rule) {
 /// An amount that is asked for, against what is there.
 int64_t checked(const std::string& name, double amount, double there) {
   if (!(amount >= 0) || amount > kMost)
-    throw refused(concat(name, ' ', shortest(amount)), "an amount is 0 or more");
+    throw refused(concat(name, ' ', shortest(amount)),
+                  concat("an amount is from 0 to ", shortest(kMost)));
   if (amount > 0 && thousandths(amount) == 0)
     throw refused(concat(name, ' ', shortest(amount)), "amounts are counted in thousandths");
   if (thousandths(amount) > thousandths(there))

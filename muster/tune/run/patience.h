@@ -27,6 +27,7 @@ class Patience {
     std::function<void(const std::string& line)> note;
     std::function<void(const std::string& why, bool kill)> stop;  ///< of all that runs
     std::function<std::set<int64_t>()> running;                   ///< trials
+    std::function<std::chrono::steady_clock::time_point()> now = &std::chrono::steady_clock::now;
   };
 
   /// Thrown when the study was to end and storage did not come back until its trials had ended.
@@ -46,7 +47,7 @@ class Patience {
         return act();
       } catch (const Error& error) {
         if (error.kind() != ErrorKind::kEnvironment) throw;
-        const auto now = std::chrono::steady_clock::now();
+        const auto now = callbacks_.now();
         const bool is_new = !since;
         if (is_new) since = now;
         if (std::chrono::duration<double>(now - *since).count() >= limit_s_) give_up(error);

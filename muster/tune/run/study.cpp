@@ -31,6 +31,8 @@ std::optional<Point> full_point(const Space& space,
   return std::nullopt;
 }
 
+constexpr int64_t kOutlineEvents = 256;  // from one outline to the next
+
 /// What a study of several objectives, or with constraints, learns of it besides.
 void take_goals(const Goals& goals, const ForeignTrial& trial, OutsideTrial& outside) {
   if (trial.values.size() == goals.objectives.size()) outside.results = trial.values;
@@ -142,7 +144,7 @@ void Study::transact(std::span<Waiting* const> calls) {
   std::vector<Event> ours;
   storage_->transact([&](std::vector<Event> theirs) -> std::span<const Event> {
     if (!core_is_ahead_) unlogged_ = core_.unlogged();
-    if (core_is_ahead_) {
+    if (core_is_ahead_ || lacks_what_waits()) {
       rebuild();
     } else {
       follow(std::move(theirs));
@@ -152,6 +154,7 @@ void Study::transact(std::span<Waiting* const> calls) {
     offer_waiting();
     make(calls);
     ours = core_.take_events();
+    keep_outline(ours);
     return ours;
   });
   core_is_ahead_ = false;
@@ -183,6 +186,23 @@ void Study::rebuild() {
   });
   core.restore(unlogged_);
   core_ = std::move(core);
+}
+
+/// A trial waits that is one once more of which this core knows nothing.
+bool Study::lacks_what_waits() {
+  for (const WaitingTrial& trial : storage_->waiting_trials()) {
+    const auto count = static_cast<int64_t>(core_.trials().size());
+    if (trial.again && *trial.again >= 0 && *trial.again < count && !core_.knows(*trial.again))
+      return true;
+  }
+  return false;
+}
+
+/// Now and then, for those who ask: Note [Outlines].
+void Study::keep_outline(std::span<const Event> ours) {
+  if (ours.empty() || ours.back().id < outline_due_) return;
+  outline_due_ = ours.back().id + kOutlineEvents;
+  if (const auto text = core_.outline()) storage_->keep_outline(ours.back(), *text);
 }
 
 void Study::catch_up() {
@@ -229,14 +249,28 @@ Study::Study(const StudySpec& spec, Clock clock, EventObserver observer, StudyOp
   if (spec.storage.empty()) return;
   if (options.tuner) tuner_lock_ = std::make_unique<TunerLock>(spec.storage, spec.name);
   wait_for_lock(spec.storage_patience_s, options.note, [&] { open(spec, options); });
-  storage_->for_each_event([&](const Event& event) {
-    core_.replay(event);
-    shown_ = event.id;
-    ++resumed_events_;
-  });
+  take_in(options);
   wait_for_lock(spec.storage_patience_s, options.note, [&] {
     options.tuner ? begin_tuner() : begin_asker(spec);
   });
+}
+
+/// What was before.
+void Study::take_in(const StudyOptions& options) {
+  if (!options.tuner && options.outlines && !observer_) {
+    const Storage::Outline outline = storage_->outline();
+    if (outline.event > 0 && core_.take_outline(outline.text, outline.event)) {
+      resumed_events_ = outline.event;
+      outline_due_ = outline.event + kOutlineEvents;
+    }
+  }
+  storage_->for_each_event(
+      [&](const Event& event) {
+        core_.replay(event);
+        shown_ = event.id;
+        ++resumed_events_;
+      },
+      resumed_events_);
 }
 
 void Study::open(const StudySpec& spec, const StudyOptions& options) {

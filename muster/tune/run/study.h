@@ -65,6 +65,9 @@ struct StudyOptions {
   bool tuner = true;
   /// False: no call asks for a trial (StudyCore::next), so that what was before is taken in faster.
   bool suggests = true;
+  /// Of one that is no tuner and has no observer, true: what was before may be taken in by an outline
+  /// (Note [Outlines]), so that the core does not know what became of trials that were over.
+  bool outlines = false;
   double lock_patience_s = kLockPatienceS;
   /// A line for the user while opening waits for it, StudySpec::storage_patience_s in all.
   std::function<void(const std::string& line)> note = {};
@@ -164,6 +167,9 @@ class Study {
   void transact(std::span<Waiting* const> calls);
   void follow(std::vector<Event> theirs);
   void rebuild();
+  void take_in(const StudyOptions& options);
+  bool lacks_what_waits();
+  void keep_outline(std::span<const Event> ours);
   void offer_waiting();
   std::optional<GivenPoint> given_point(const WaitingTrial& trial);
   void open(const StudySpec& spec, const StudyOptions& options);
@@ -190,6 +196,7 @@ class Study {
   bool busy_ = false;                   // somebody has the turn
   std::condition_variable idle_;        // for those who want a turn and have no call
   int64_t resumed_events_ = 0;
+  int64_t outline_due_ = 0;  // with the event of this id or a later one
 };
 
 }  // namespace muster::tune

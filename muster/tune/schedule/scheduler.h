@@ -90,6 +90,10 @@ class Scheduler {
   /// no new trial is due, nothing runs and promote() has nothing.
   virtual bool pauses() const { return false; }
 
+  /// False: what it decides of a trial hangs on nothing but that trial's newest report, which on_start
+  /// and one on_report bring back; it pauses none. See Note [Outlines] in study_core.h.
+  virtual bool has_history() const { return true; }
+
   /// For the head of the table: "asha: reduction 2, max_t 10: rung 1: n=9, cutoff 0.41; rung 2:
   /// n=5, cutoff 0.47".
   virtual std::string status() const = 0;

@@ -17,6 +17,8 @@ class Fifo final : public Scheduler {
 
   void on_end(int64_t number, TrialState /*state*/) override { last_t_.erase(number); }
 
+  bool has_history() const override { return false; }
+
   std::string status() const override { return "fifo: no early stopping"; }
 
  private:

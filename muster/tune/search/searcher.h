@@ -112,6 +112,10 @@ class Searcher {
   /// suggest() takes microseconds whatever was told: it need not be called on another thread.
   virtual bool is_quick() const { return false; }
 
+  /// False: what it suggests hangs on the number and on what is fixed alone, not on anything that it
+  /// was told. Who asks for a trial then need not read the study's log (Note [Outlines]).
+  virtual bool has_history() const { return true; }
+
   /// What it has to say when a study begins or goes on, in a line: "auto picked gp: …". Empty:
   /// nothing.
   virtual std::string introduction() const { return ""; }

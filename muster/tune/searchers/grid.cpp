@@ -46,6 +46,7 @@ class GridSearch final : public Searcher {
   }
 
   bool is_quick() const override { return true; }
+  bool has_history() const override { return !tried_.empty(); }
 
  private:
   const Space& space_;

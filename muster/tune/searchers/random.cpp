@@ -13,6 +13,7 @@ class Random final : public Searcher {
   }
 
   bool is_quick() const override { return true; }
+  bool has_history() const override { return false; }
 
  private:
   const Space& space_;

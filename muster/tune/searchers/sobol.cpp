@@ -26,6 +26,8 @@ class Sobol final : public Searcher {
     return {.point = draw_open(space_, point, seed_, number)};
   }
 
+  bool has_history() const override { return false; }
+
  private:
   const Space& space_;
   uint64_t seed_;

@@ -78,6 +78,15 @@ CREATE TRIGGER IF NOT EXISTS muster_forget AFTER DELETE ON studies BEGIN
 END;
 )";
 
+// The trigger is one of its own, since the other may be there already.
+constexpr const char* kOutlines = R"(
+CREATE TABLE IF NOT EXISTS muster_outlines (study_id INTEGER NOT NULL PRIMARY KEY,
+  event INTEGER NOT NULL, time REAL NOT NULL, outline TEXT NOT NULL);
+CREATE TRIGGER IF NOT EXISTS muster_forget_outline AFTER DELETE ON studies BEGIN
+  DELETE FROM muster_outlines WHERE study_id = OLD.study_id;
+END;
+)";
+
 int64_t count(Database& database, std::string_view sql) {
   Statement statement = database.prepare(sql);
   return statement.step() ? statement.integer(0) : 0;
@@ -146,6 +155,8 @@ void check_schema(Database& database) {
   if (version.integer(0) != kOptunaSchema || version.text(1) != kOptunaRevision)
     throw other_schema(database, concat(version.integer(0), ", ", version.text(1)));
 }
+
+void make_outlines(Database& database) { database.run(kOutlines); }
 
 void make_schema(Database& database) {
   const auto is_empty = [&] { return count(database, "SELECT count(*) FROM sqlite_master") == 0; };

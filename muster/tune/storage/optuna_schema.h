@@ -27,6 +27,10 @@ inline constexpr std::string_view kAddedAttribute = "muster:added";
 /// of something else or of another schema, which is left as it is.
 void make_schema(Database& database);
 
+/// Makes the table of outlines (Note [Outlines]), which files of earlier versions have not. Within the
+/// caller's transaction.
+void make_outlines(Database& database);
+
 /// Throws a usage error unless the database is one of Optuna's with its present schema.
 void check_schema(Database& database);
 

@@ -183,6 +183,7 @@ class SqliteStorage : public Storage {
     name_ = opener.text("name");
     others_.emplace(database_, study_id_);
     Transaction transaction(database_);  // one moment for all that is learnt from the tables
+    make_outlines(database_);
     seen_version_ = version_now();
     seen_ = select_last_event(database_, study_id_);
     seen_time_s_ = row_now().value_or(0);
@@ -244,9 +245,14 @@ class SqliteStorage : public Storage {
     return take_news();
   }
 
-  void for_each_event(const std::function<void(Event&& event)>& visit) override {
+  void for_each_event(const std::function<void(Event&& event)>& visit, int64_t after) override {
     take_news();
-    visit_events(database_, study_id_, 0, seen_, visit);  // what comes meanwhile, news() has
+    visit_events(database_, study_id_, after, seen_, visit);  // what comes meanwhile, news() has
+  }
+
+  Outline outline() override { return select_outline(database_, study_id_, seen_); }
+  void keep_outline(const Event& newest, const std::string& text) override {
+    put_outline(database_, study_id_, newest, text);
   }
 
   std::vector<WaitingTrial> waiting_trials() override { return others_->waiting(); }
@@ -376,17 +382,6 @@ class SqliteStorage : public Storage {
 };
 
 }  // namespace
-
-void Storage::append(std::span<const Event> events) {
-  if (events.empty()) return;
-  transact([&](const std::vector<Event>&) { return events; });
-}
-
-std::vector<Event> Storage::events() {
-  std::vector<Event> all;
-  for_each_event([&](Event&& event) { all.push_back(std::move(event)); });
-  return all;
-}
 
 std::unique_ptr<Storage> open_storage(const std::filesystem::path& file,
                                       const Space& space,

@@ -105,8 +105,19 @@ class Storage {
 
   /// All events so far, in order, one at a time: a long log need not be in memory at once. `visit`
   /// calls nothing of this storage.
-  virtual void for_each_event(const std::function<void(Event&& event)>& visit) = 0;
+  /// Those behind event `after`.
+  virtual void for_each_event(const std::function<void(Event&& event)>& visit,
+                              int64_t after = 0) = 0;
   std::vector<Event> events();
+
+  /// StudyCore::outline() as it is stored, of an event that is known here.
+  struct Outline {
+    int64_t event = 0;  ///< it is of the moment after this one; 0: there is none
+    std::string text;
+  };
+  virtual Outline outline() = 0;
+  /// In place of the one before. Within transact(), of the newest event that it is to append.
+  virtual void keep_outline(const Event& newest, const std::string& text) = 0;
 
   /// The trials that wait to be run, as of the last call of this storage; oldest first.
   virtual std::vector<WaitingTrial> waiting_trials() = 0;

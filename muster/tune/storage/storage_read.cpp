@@ -1,4 +1,6 @@
-// Studies of a file, looked at beside a running tuner.
+// Studies of a file, looked at beside a running tuner; and what a Storage does by its other calls.
+#include <utility>
+
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/tune/storage/optuna_schema.h"
@@ -55,6 +57,17 @@ class Reader {
 };
 
 }  // namespace
+
+void Storage::append(std::span<const Event> events) {
+  if (events.empty()) return;
+  transact([&](const std::vector<Event>&) { return events; });
+}
+
+std::vector<Event> Storage::events() {
+  std::vector<Event> all;
+  for_each_event([&](Event&& event) { all.push_back(std::move(event)); });
+  return all;
+}
 
 std::vector<StudySummary> studies_of(const std::filesystem::path& file) {
   Reader reader(file);

@@ -38,6 +38,12 @@ std::vector<Event> select_events(Database& database, int64_t study_id, int64_t a
 int64_t select_last_event(Database& database, int64_t study_id);
 /// The reports at the end of the log behind its last event of another kind, at most `most`.
 std::vector<Event> select_last_reports(Database& database, int64_t study_id, size_t most);
+/// Of an event up to `last`; none if the log has another event in its place.
+Storage::Outline select_outline(Database& database, int64_t study_id, int64_t last);
+void put_outline(Database& database,
+                 int64_t study_id,
+                 const Event& newest,
+                 const std::string& text);
 std::vector<ForeignTrial> select_foreign_trials(Database& database, int64_t study_id);
 /// The trials of a study that are not of its log: those that wait to be run, and those that are
 /// over, each once. A refresh looks at rows that are new since the last one and at those that were

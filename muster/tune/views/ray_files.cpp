@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <set>
 
 #include <fcntl.h>
@@ -82,6 +83,20 @@ std::string experiment_tag(const TrialHistory& trial, const StudyFacts& facts) {
   return concat(trial.number, variables.empty() ? "" : "_", variables);
 }
 
+/// The metrics, then the columns that every trial has. A metric that is called as one of these is left
+/// out: which of two a reader takes would be his chance.
+Cells behind_metrics(const Metrics& metrics, Cells columns) {
+  Cells cells;
+  for (const auto& [name, value] : metrics) {
+    const bool is_taken =
+        name == "config" ||
+        std::ranges::find(columns, name, &Cells::value_type::first) != columns.end();
+    if (!is_taken) cells.emplace_back(name, python_number(value));
+  }
+  std::ranges::move(columns, std::back_inserter(cells));
+  return cells;
+}
+
 /// What Ray writes of report `i`, besides the configuration. `first`: the report that its attempt
 /// begins with; the one of report `i` - 1 when called, then that of `i`.
 Cells cells_of(const TrialHistory& trial,
@@ -95,7 +110,6 @@ Cells cells_of(const TrialHistory& trial,
   const size_t restored = i - first;  // reports of this attempt, before it
   const double before_s = first > 0 ? trial.rows[first - 1].run_s : 0;
   Cells cells;
-  for (const auto& [name, value] : row.metrics) cells.emplace_back(name, python_number(value));
   cells.emplace_back("step", std::to_string(row.t));
   cells.emplace_back("timestamp", std::to_string(static_cast<int64_t>(row.time_s)));
   cells.emplace_back("done", is_last && is_over(trial.state) ? "true" : "false");
@@ -113,7 +127,7 @@ Cells cells_of(const TrialHistory& trial,
   cells.emplace_back("time_since_restore", python_number(row.run_s - before_s));
   cells.emplace_back("iterations_since_restore", std::to_string(restored + 1));
   cells.emplace_back("experiment_tag", python_json(Value(experiment_tag(trial, facts))));
-  return cells;
+  return behind_metrics(row.metrics, std::move(cells));
 }
 
 /// A line of result.json, as Python's json.dumps writes it: NaN and Infinity are bare words.

@@ -114,7 +114,7 @@ TEST_F(TuneProgram, AutoSaysAtTheStartWhatItPickedAndStaysThatWhenTheStudyGoesOn
   const std::string longer = study(kReport, -1, more);
   const std::string goes_on = concat("auto goes on with ", name);
   EXPECT_THAT(say({"tune", longer, "--explain"}).out, HasSubstr(goes_on));
-  EXPECT_THAT(say({"tune", longer, "--num-samples", "9000", "--time-budget", "0.01"}).err,
+  EXPECT_THAT(say({"tune", longer, "--num-samples", "9000", "--time-budget", "10ms"}).err,
               HasSubstr(goes_on));
 }
 

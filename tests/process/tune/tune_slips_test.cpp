@@ -82,6 +82,58 @@ TEST_F(TuneSlips, AnEndWithoutAResultIsRefusedAndTheTrialGoesOn) {
   EXPECT_EQ(replayed().trials()[0].state, tune::TrialState::kComplete);
 }
 
+TEST_F(TuneSlips, AStepThatIsToldAsAMetricIsRefusedWithTheOptionForIt) {
+  const std::string file = study(kReport, 1);
+  EXPECT_EQ(say({"study", "ask", file}).code, 0);
+  const Said said = say({"study", "tell", file, "0", "loss=1", "step=1"});
+  EXPECT_EQ(said.code, 2);
+  EXPECT_THAT(said.err,
+              AllOf(HasSubstr("step is no metric of `muster study tell`: it is an option (got "
+                              "step=1)"),
+                    HasSubstr("--step N")));
+  EXPECT_EQ(replayed().trials()[0].reports, 0) << "nothing of it is stored";
+  EXPECT_EQ(say({"study", "tell", file, "0", "loss=1", "--step", "4"}).code, 0);
+  EXPECT_EQ(replayed().trials()[0].last_t, 4);
+}
+
+// More events than lie between two outlines: how a trial has ended is read from the log all the same.
+TEST_F(TuneSlips, OfATrialThatIsLongOverItIsSaidHowItEnded) {
+  const std::string file = study(kReport, 100);
+  EXPECT_EQ(say({"tune", file}).code, 0);
+  tune::Database database(storage(), tune::Database::Access::kWrite);
+  auto outlines = database.prepare("SELECT count(*) FROM muster_outlines WHERE event > 8");
+  ASSERT_TRUE(outlines.step());
+  EXPECT_EQ(outlines.integer(0), 1) << "the tuner leaves one for who asks";
+  outlines.reset();
+  const Said said = say({"study", "tell", file, "1", "loss=1"});
+  EXPECT_EQ(said.code, 2);
+  EXPECT_THAT(said.err, HasSubstr("nothing can be told of trial 1"));
+  EXPECT_THAT(said.err, HasSubstr("(got it is COMPLETE)"));
+  EXPECT_EQ(say({"study", "ask", file}).code, 1) << "there is nothing to run";
+}
+
+TEST_F(TuneSlips, AMetricThatIsCalledAsAFieldOfTheAnswerHidesNone) {
+  for (const std::string metric : {"params", "number", "value", "metric", "done", "config"}) {
+    const std::string file = study(concat("echo '[tune-metric]: {\"", metric, "\": 0.25}'"), 1);
+    std::string text = read_file(file);
+    text.replace(text.find("metric = \"loss\""), 15, concat("metric = \"", metric, '"'));
+    text.replace(text.find("name = \"study\""), 14, concat("name = \"of ", metric, '"'));
+    write_file_atomic(file, concat("storage = \"study.db\"\n", text));
+    const Said said = say({"tune", file, "--json", "--ray-files"});
+    ASSERT_EQ(said.code, 0) << said.err;
+    const Json best = parse_json(said.out, "out")["best"];
+    EXPECT_EQ(best["number"], 0) << said.out;
+    EXPECT_EQ(best["metric"], metric) << said.out;
+    EXPECT_EQ(best["value"], 0.25) << said.out;
+    EXPECT_TRUE(best["params"].is_object() && best["params"].contains("lr")) << said.out;
+    const Said shown =
+        say({"study", "best", storage().string(), "--study", concat("of ", metric), "--json"});
+    const Json stored = parse_json(shown.out, "out");
+    EXPECT_TRUE(stored["params"].contains("lr")) << shown.out;
+    EXPECT_EQ(stored["value"], 0.25) << shown.out;
+  }
+}
+
 TEST_F(TuneSlips, OfATrialThatWasAskedForThereIsNoFolderToSee) {
   const std::string file = study("exit 1", 2);
   EXPECT_EQ(say({"study", "ask", file}).code, 0);

@@ -2,13 +2,17 @@
 #include "muster/program/line/parse.h"
 
 #include <filesystem>
+#include <optional>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/program/line/value.h"
 
 #include "tests/support/error_of.h"
 
@@ -107,6 +111,24 @@ TEST(Parse, SaysInItsOwnWordsWhatIsWrongWithALine) {
       "show --help`");
   EXPECT_THAT(refused({"a.db", "b.db"}), HasSubstr("muster study show does not take \"b.db\""));
   EXPECT_THAT(refused({"a.db", "--epoch", "2"}), HasSubstr("did you mean --epochs?"));
+}
+
+TEST(Parse, ReadsSpansOfTime) {
+  double interval_s = 1;
+  std::optional<double> budget_s;
+  const auto app = make_app("muster x", "About.", "");
+  add_duration(*app, "--interval", interval_s, "between looks")->capture_default_str();
+  add_duration(*app, "--budget", budget_s, "of all");
+  EXPECT_THAT(app->help(), HasSubstr("  --interval TIME           between looks [1]\n"));
+  std::ostringstream out, err;
+  Console console(out, err, false, false);
+  const std::vector<std::string> words = {"--interval", "250ms", "--budget=1h30m"};
+  EXPECT_EQ(parse(*app, words, console), std::nullopt);
+  EXPECT_EQ(interval_s, 0.25);
+  EXPECT_EQ(budget_s, 5400);
+  EXPECT_EQ(test::refusal_of([] { read_duration("--budget", ""); }),
+            "--budget: a span of time is needed: 90s, 1h30m, or a number of seconds (got \"\")\n"
+            "hint: units are d, h, m, s and ms, the longer ones first");
 }
 
 TEST(Parse, ShowsDefaultsInTheHelp) {

@@ -202,7 +202,8 @@ TEST(StudyFile, FaultsNameFileLineAndColumn) {
   EXPECT_THAT(study_refusal("a = = 1"), HasSubstr("runs/a.toml:1:5: not valid TOML"));
   EXPECT_THAT(study_refusal("\nmetric = 3"),
               HasSubstr("runs/a.toml:2:1: key \"metric\": it is a text"));
-  EXPECT_THAT(study_refusal("metric = \"a\""), HasSubstr("mode = \"min\" or \"max\""));
+  EXPECT_THAT(study_refusal("metric = \"a\""),
+              AllOf(StartsWith("runs/a.toml:1:1: "), HasSubstr("mode = \"min\" or \"max\"")));
   EXPECT_THAT(study_refusal("mode = \"mx\""),
               HasSubstr(":1:1: key \"mode\": \"min\" or \"max\" is needed"));
   EXPECT_THAT(study_refusal("scope = \"first\""), HasSubstr("it is last or best (got first)"));
@@ -314,6 +315,11 @@ TEST(StudyFile, WhatTheCoreRefusesNamesThePlace) {
               StartsWith("runs/a.toml:4:2: scheduler asha"));
   EXPECT_THAT(core_refusal(head + "searcher = \"grid\"\nconstant_grid_search = true\n" + space),
               StartsWith("runs/a.toml:"));
+  EXPECT_EQ(core_refusal(head + "searcher = \"grid\"\n" + space),
+            "runs/a.toml:5:1: a grid over parameter \"lr\": it has at most 1000000 values (got "
+            "uniform(0, 1))\nhint: give a step (quniform, qloguniform, qrandint), name the values "
+            "(choice, grid_search), or search with random_then_grid");
+  EXPECT_THAT(core_refusal(space), StartsWith("runs/a.toml:1:1: study without a metric: "));
   EXPECT_THAT(core_refusal(head + "ask_lease_s = 0\n" + space),
               StartsWith("runs/a.toml:3:1: ask_lease: "));
   EXPECT_THAT(core_refusal(head + "num_samples = 9223372036854775807\n[space]\nl = "

@@ -183,6 +183,12 @@ TEST(Sweep, MacrosOfTheCommandBecomePlaceholders) {
   EXPECT_THAT(refused("[x, '${arg']"), HasSubstr("a macro has an end"));
 }
 
+TEST(Sweep, WithoutAMetricIsRefusedByItsFile) {
+  const StudySpec spec = sweep(concat(kHead, "parameters: {a: {value: 1}}"));
+  EXPECT_THAT(test::refusal_of([&] { check_study(spec); }),
+              HasSubstr("runs/s.yaml:1:1: study without a metric: "));
+}
+
 TEST(Sweep, WhatCannotBeMappedIsRefusedAtItsPlace) {
   const std::string head = kHead;
   EXPECT_THAT(

@@ -57,13 +57,7 @@ TEST(CommandTemplate, RefusesWhatIsNoParameter) {
               HasSubstr("a program is left"));
 }
 
-TEST(Units, DurationsAndAmountsAreRead) {
-  EXPECT_THAT(duration_s("90s"), Optional(90));
-  EXPECT_THAT(duration_s("1h30m"), Optional(5400));
-  EXPECT_THAT(duration_s(" 2 d 1.5 s "), Optional(172801.5));
-  EXPECT_THAT(duration_s("250ms"), Optional(0.25));
-  for (const char* bad : {"", "90", "s", "1x", "1s1h", "1m1m", "-1s", "1e3s", "1h 30", "1..5s"})
-    EXPECT_EQ(duration_s(bad), std::nullopt) << bad;
+TEST(Units, AmountsOfBytesAreRead) {
   EXPECT_THAT(bytes_of("512 MiB"), Optional(512U << 20));
   EXPECT_THAT(bytes_of("2G"), Optional(uint64_t{2} << 30));
   EXPECT_THAT(bytes_of("1.5GB"), Optional(1500000000U));

@@ -2,6 +2,8 @@
 #include "muster/tune/views/export.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <variant>
@@ -240,6 +242,59 @@ TEST_F(Export, WhatIsWrittenWhileAStudyRunsHoldsNoReportsOfTrialsThatAreOver) {
   EXPECT_GT(most, 0U);
   resumed.go_on();
   EXPECT_EQ(resumed.rows_held(), 0U);
+}
+
+/// Descriptors that this process has open.
+size_t open_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
+
+// A study of ASHA's promotions may have thousands of paused trials, and 1,024 descriptors.
+TEST_F(Export, TensorBoardHoldsNoDescriptorOfATrialThatDoesNotRun) {
+  TensorBoardTrials live(folder_.path() / "live", facts_), late(folder_.path() / "late", facts_);
+  const size_t before = open_descriptors();
+  std::vector<Event> all;
+  const auto take = [&](const Event& event) {
+    live.take(std::span(&event, 1));
+    all.push_back(event);
+  };
+  for (int64_t trial = 0; trial < 40; ++trial) {
+    take(make_.added(trial));
+    take(make_.started(trial));
+    take(make_.reported(trial, 1, {{"loss", 0.5}}));
+    EXPECT_LE(open_descriptors(), before + 1) << "of the one that runs";
+    const TrialState then[] = {TrialState::kPaused, TrialState::kPending, TrialState::kComplete};
+    take(make_.ended(trial, then[trial % 3]));
+    EXPECT_EQ(open_descriptors(), before) << "trial " << trial;
+  }
+  late.take(all, /*past=*/true);
+  late.go_on();
+  EXPECT_EQ(open_descriptors(), before) << "of a resumed study in which nothing runs";
+}
+
+// "done" and "trial_id" are columns of every trial of Ray's, "config" has the parameters.
+TEST_F(Export, AMetricThatIsCalledAsAColumnOfRaysHidesNone) {
+  std::vector<Event> events;
+  events.push_back(make_.added(0));
+  events.push_back(make_.started(0));
+  events.push_back(make_.reported(
+      0, 1, {{"loss", 0.5}, {"done", 7.0}, {"trial_id", 7.0}, {"config", 7.0}, {"params", 7.0}}));
+  events.push_back(make_.ended(0, TrialState::kComplete));
+  const auto trials = histories(events, facts_);
+  write_ray_files(folder_.path(), trials, facts_);
+  const auto folder = folder_.path() / ray_trial_folder(trials[0], facts_);
+  const std::string line = read_file(folder / "result.json");
+  for (const char* key : {"\"done\"", "\"trial_id\"", "\"config\""}) {
+    EXPECT_THAT(line, HasSubstr(key));
+    EXPECT_EQ(line.find(key), line.rfind(key)) << key << " is there once: " << line;
+  }
+  const Json json = parse_json(line, "result.json");
+  EXPECT_EQ(json["done"], true);
+  EXPECT_EQ(json["params"], 7.0) << "no column of Ray's";
+  EXPECT_TRUE(json["config"].contains("lr"));
+  const std::string progress = read_file(folder / "progress.csv");
+  EXPECT_THAT(progress, StartsWith("loss,params,step,"));
 }
 
 /// How often `text` is in the event files below a folder.

@@ -1,0 +1,183 @@
+// Who asks for a trial of a long study reads an outline and what came after it, not the whole log.
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muster/base/text.h"
+#include "muster/tune/storage/sqlite.h"
+
+#include "tests/support/error_of.h"
+#include "tests/tune/run/study_with_file.h"
+
+namespace muster::tune {
+namespace {
+
+namespace fs = std::filesystem;
+
+using ::testing::HasSubstr;
+
+double at_ten_thousand() { return 10'000; }
+
+class OutlinedStudy : public StudyWithFile {
+ protected:
+  fs::path file() const { return folder_.path() / "test.db"; }
+
+  StudySpec long_spec(const std::string& searcher = "random") {
+    StudySpec spec = this->spec(100'000, searcher);
+    spec.give_up_after = 0;
+    return spec;
+  }
+
+  static StudyOptions asker(bool outlines = true) {
+    return {.tuner = false, .suggests = true, .outlines = outlines};
+  }
+
+  /// A trial that is asked for, with one report and its end.
+  static void run_one(Study& study, Failure failure = Failure::kNone) {
+    study.apply([&](StudyCore& core, double now_s) {
+      const int64_t number = core.next(now_s, /*asked=*/true).trial;
+      core.report(number, loss(1.0 / static_cast<double>(number + 1)), now_s);
+      core.ended(number, failure, "", now_s);
+    });
+  }
+
+  /// So many trials, asked for by one process; the first has failed.
+  void write(int64_t trials, const std::string& searcher = "random") {
+    Study study(long_spec(searcher), &at_ten_thousand, {}, asker());
+    run_one(study, Failure::kCrash);
+    for (int64_t i = 1; i < trials; ++i) run_one(study);
+  }
+
+  /// Nobody who reads the log from its beginning gets beyond this.
+  void damage_the_beginning() {
+    Database(file(), Database::Access::kWrite)
+        .run("UPDATE muster_events SET payload = 'x' WHERE event_key & 1099511627775 < 20");
+  }
+
+  std::string count(const std::string& table) {
+    Database database(file(), Database::Access::kRead);
+    Statement rows = database.prepare("SELECT count(*) FROM " + table);
+    return rows.step() ? std::string(rows.text(0)) : "";
+  }
+
+  /// What the next call appends, without its id.
+  std::vector<std::string> asked_of(const StudySpec& spec, bool outlines) {
+    std::vector<std::string> texts;
+    Study study(spec, &at_ten_thousand, {}, asker(outlines));
+    study.apply([&](StudyCore& core, double now_s) { core.next(now_s, /*asked=*/true); });
+    const std::vector<Event> all = read_events(spec.storage, "test");
+    for (size_t i = all.size() - 2; i < all.size(); ++i)
+      texts.push_back(concat(all[i].id, ' ', all[i].trial, ' ', payload_text(all[i])));
+    return texts;
+  }
+};
+
+TEST_F(OutlinedStudy, AnAskerDoesNotReadWhatIsOver) {
+  write(300);
+  EXPECT_EQ(count("muster_outlines"), "1");
+  const Event last = stored().back();
+  damage_the_beginning();
+  EXPECT_THAT(test::error_of([&] { Study(long_spec(), &at_ten_thousand, {}, asker(false)); }),
+              HasSubstr("of the study's log cannot be read"));
+  Study study(long_spec(), &at_ten_thousand, {}, asker());
+  EXPECT_EQ(study.resumed_events(), last.id);
+  study.look([](const StudyCore& core) {
+    EXPECT_EQ(core.trials().size(), 300U);
+    EXPECT_FALSE(core.knows(5));
+    ASSERT_NE(core.best(), nullptr);
+    EXPECT_EQ(core.best()->number, 299) << "the least loss";
+  });
+  run_one(study);
+  study.look([](const StudyCore& core) {
+    EXPECT_EQ(core.trials().size(), 301U);
+    EXPECT_EQ(core.best()->number, 300);
+  });
+}
+
+TEST_F(OutlinedStudy, AnAskerStartsWhatItWouldStartByTheWholeLog) {
+  for (const std::string searcher : {"random", "sobol", "tpe"}) {
+    fs::remove(file());
+    write(120, searcher);
+    const fs::path copy = folder_.path() / "copy.db";
+    fs::copy_file(file(), copy, fs::copy_options::overwrite_existing);
+    StudySpec by_copy = long_spec(searcher);
+    by_copy.storage = copy;
+    EXPECT_EQ(asked_of(long_spec(searcher), true), asked_of(by_copy, false)) << searcher;
+  }
+}
+
+TEST_F(OutlinedStudy, WhoTellsReadsAnOutlineWhateverTheSearcher) {
+  write(120, "tpe");
+  int64_t number = -1;
+  {
+    Study study(long_spec("tpe"), &at_ten_thousand, {}, asker());
+    number = study.apply(
+        [&](StudyCore& core, double now_s) { return core.next(now_s, /*asked=*/true).trial; });
+  }
+  damage_the_beginning();
+  StudyOptions options = asker();
+  options.suggests = false;
+  Study study(long_spec("tpe"), &at_ten_thousand, {}, options);
+  study.apply([&](StudyCore& core, double now_s) {
+    EXPECT_TRUE(core.is_asked(number));
+    core.report(number, loss(0.5), now_s);
+    core.ended(number, Failure::kNone, "", now_s);
+    EXPECT_EQ(trial(core, number).state, TrialState::kComplete);
+  });
+}
+
+TEST_F(OutlinedStudy, ATrialOnceMoreThatWasOverBeforeIsRunWithItsOwnPoint) {
+  write(200);
+  const Point point = std::get<TrialAdded>(stored()[0].what).point;
+  EXPECT_THAT(restart_failed_trials(file(), "test", {}), ::testing::ElementsAre(0));
+  Study study(long_spec(), &at_ten_thousand, {}, asker());
+  study.apply([&](StudyCore& core, double now_s) {
+    const int64_t number = core.next(now_s, /*asked=*/true).trial;
+    EXPECT_EQ(trial(core, number).point, point);
+    EXPECT_TRUE(core.knows(0)) << "the log was read for it";
+  });
+}
+
+TEST_F(OutlinedStudy, ATunerReadsTheWholeLogAndLeavesAnOutlineForOthers) {
+  write(200);
+  Study tuner(long_spec());
+  tuner.look([](const StudyCore& core) { EXPECT_TRUE(core.knows(5)); });
+  const Event last = stored().back();
+  Database database(file(), Database::Access::kRead);
+  Statement row = database.prepare("SELECT event FROM muster_outlines");
+  ASSERT_TRUE(row.step());
+  EXPECT_EQ(row.integer(0), last.id) << "of the moment at which it began";
+}
+
+TEST_F(OutlinedStudy, AnOutlineOfAnotherLogOrADamagedOneIsPassedOver) {
+  write(200);
+  for (const char* damage :
+       {"UPDATE muster_outlines SET event = event - 1",
+        "UPDATE muster_outlines SET event = event + 1, outline = outline || ' '",
+        "UPDATE muster_outlines SET outline = 'x'",
+        "UPDATE muster_outlines SET time = time + 1",
+        "DELETE FROM muster_outlines"}) {
+    Database(file(), Database::Access::kWrite).run(damage);
+    Study study(long_spec(), &at_ten_thousand, {}, asker());
+    study.look([&](const StudyCore& core) {
+      EXPECT_TRUE(core.knows(5)) << damage;
+      EXPECT_EQ(core.trials().size(), 200U) << damage;
+    });
+  }
+}
+
+TEST_F(OutlinedStudy, DeletingAStudyDeletesItsOutline) {
+  write(200);
+  EXPECT_EQ(count("muster_outlines"), "1");
+  delete_study(file(), "test");
+  EXPECT_EQ(count("muster_outlines"), "0");
+}
+
+}  // namespace
+}  // namespace muster::tune
