@@ -380,18 +380,14 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const BackendRequest& request) {
 }  // namespace
 
 extern constinit const BackendEntry gloo_entry{
-    "gloo",
-    "processes of one or many hosts over TCP; CPU tensors",
-    10,
-    c10d::ProcessGroup::BackendType::GLOO,
-    [] { return std::string(); },
-    &make_gloo,
-    true,
-    false,
-    nullptr,
-    nullptr,
-    /*needs_no_buckets=*/false,
-    /*names_culprits=*/false,
-    /*completes_futures=*/true};
+    .name = "gloo",
+    .help = "processes of one or many hosts over TCP; CPU tensors",
+    .preference = 10,
+    .type = c10d::ProcessGroup::BackendType::GLOO,
+    .available = [] { return std::string(); },
+    .make = &make_gloo,
+    .moves_cpu = true,
+    .moves_cuda = false,
+    .completes_futures = true};
 
 }  // namespace muster::distributed

@@ -20,7 +20,7 @@ namespace {
 
 /// Everything that asks for the Reducer's own ways.
 bool wants_buckets(const distributed::ProcessGroup& group, const DdpOptions& options) {
-  return group.world_size() == 1 || !distributed::backends().at(group.backend()).needs_no_buckets ||
+  return group.world_size() == 1 || !group.backend_entry().needs_no_buckets ||
          options.comm_hook != "none" || options.find_unused_parameters || options.static_graph ||
          options.bucket_bytes_cap == kAutoBucketBytes || !options.sparse_gradients.empty();
 }

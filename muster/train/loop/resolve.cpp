@@ -8,6 +8,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/data/loader/loader.h"
+#include "muster/distributed/meet/backend.h"
 #include "muster/optim/optimizer.h"
 #include "muster/optim/schedule.h"
 #include "muster/train/plan/option_checks.h"
@@ -30,13 +31,14 @@ void check_validation(const FitOptions& options, const FitNumbers& numbers) {
          .rule = concat("at most the ", numbers.steps_per_epoch, " steps of an epoch"),
          .value = std::to_string(interval)});
   }
-  const bool plateau = numbers.schedule_name == "plateau";
-  if (options.patience == 0 && options.test_weights == "last" && !plateau && interval == 0) return;
+  const bool scheduled = optim::schedules().at(numbers.schedule_name).needs_metric;
+  if (options.patience == 0 && options.test_weights == "last" && !scheduled && interval == 0)
+    return;
   const bool limited = numbers.validation_samples > 0;
   throw usage_error({.refused = options.patience > 0             ? "--patience"
                                 : options.test_weights == "best" ? "--test-weights best"
                                 : interval > 0                   ? "--val-check-interval"
-                                                                 : "--lr-schedule plateau",
+                                               : "--lr-schedule " + numbers.schedule_name,
                      .rule = "it is decided by the validation samples",
                      .value = limited ? "--limit-val-batches 0" : "none are held out",
                      .hint = limited ? "leave --limit-val-batches away, or give some"
@@ -92,7 +94,9 @@ void check_ranks(const StrategyEntry& strategy,
                        .hint = "say --devices N, at most the number of cores"});
   }
   const bool has_threads = devices > 0 && processes == 1;
-  if (has_threads && backend != "auto" && backend != "thread") {
+  const distributed::BackendEntry* named = distributed::backends().find(backend);
+  const bool is_for_threads = named != nullptr && named->for_threads_only;
+  if (has_threads && backend != "auto" && !is_for_threads) {
     throw usage_error({.refused = "--backend " + backend,
                        .rule = "ranks that are threads of this process talk over `thread`",
                        .value = concat("--devices ", options.devices),
