@@ -91,6 +91,13 @@ def decisions_go_by_properties(build):
                 yield f"{name(source)}:{number}: a decision by an entry's name: make it a field of the entry"
 
 
+def specs_are_read_by_one_parser(build):
+    """name:key=value,… is read by parse_spec, so that its mistakes get one text everywhere."""
+    for source in files(".cpp", ".h", folders=["muster", "cli"]):
+        if "parse_param_values" in source.read_text() and source.stem != "params":
+            yield f"{name(source)}: parse_param_values: take parse_spec of muster/base/params.h"
+
+
 def listed_parameters_have_help(build):
     def listing(*words):
         run = subprocess.run([build / "bin/muster", "list", *words, "--json"], capture_output=True, text=True, check=True)
@@ -172,7 +179,7 @@ def flags_are_read_by_our_rules(build):
 
 def main(build):
     checks = [every_source_is_built, files_are_short, entries_have_help, long_entries_name_their_fields,
-              decisions_go_by_properties, listed_parameters_have_help, no_gloo_class_is_ours,
+              decisions_go_by_properties, specs_are_read_by_one_parser, listed_parameters_have_help, no_gloo_class_is_ours,
               links_lead_somewhere, guides_and_flags_agree, flags_are_read_by_our_rules]
     found = []
     for check in checks:

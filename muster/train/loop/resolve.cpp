@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 #include <ATen/Parallel.h>
 
 #include "muster/base/error.h"
+#include "muster/base/params.h"
 #include "muster/base/text.h"
 #include "muster/data/loader/loader.h"
 #include "muster/distributed/meet/backend.h"
@@ -20,6 +22,12 @@ namespace muster::train {
 namespace {
 
 constexpr std::string_view kMonitored = "validate_";
+
+void take_spec(const std::string& text, std::string& name, ParamValues& params) {
+  Spec spec = parse_spec(text);
+  name = std::move(spec.name);
+  params = std::move(spec.params);
+}
 
 /// What cannot work without a validation split is refused before the first step.
 void check_validation(const FitOptions& options, const FitNumbers& numbers) {
@@ -123,7 +131,7 @@ void resolve_strategy(FitOptions& options, FitNumbers& numbers, const Surroundin
   const int64_t devices = parse_devices(options.devices).count, processes = around.world_size;
   if (options.strategy == "auto")
     options.strategy = processes > 1 ? "ddp" : devices > 0 ? "dp" : "single";
-  std::tie(numbers.strategy_name, numbers.strategy_params) = split_spec(options.strategy);
+  take_spec(options.strategy, numbers.strategy_name, numbers.strategy_params);
   const StrategyEntry& strategy = strategies().at(numbers.strategy_name);
   check_ranks(strategy, options, processes, devices);
   numbers.threads = processes == 1 ? devices : 0;
@@ -339,8 +347,8 @@ FitNumbers resolve_fit(FitOptions& options,
   numbers.test_fingerprint = splits.test_fingerprint;
   numbers.validation_fingerprint = splits.validation_fingerprint;
   resolve_strategy(options, numbers, around);
-  std::tie(numbers.optimizer_name, numbers.optimizer_params) = split_spec(options.optimizer);
-  std::tie(numbers.schedule_name, numbers.schedule_params) = split_spec(options.lr_schedule);
+  take_spec(options.optimizer, numbers.optimizer_name, numbers.optimizer_params);
+  take_spec(options.lr_schedule, numbers.schedule_name, numbers.schedule_params);
   const auto own_rate = numbers.schedule_params.find("max_lr");
   if (!options.lr.search.empty() && own_rate != numbers.schedule_params.end() &&
       to_double(own_rate->second).value_or(0) != 0) {
@@ -349,7 +357,7 @@ FitNumbers resolve_fit(FitOptions& options,
                        .value = "--lr-schedule " + options.lr_schedule,
                        .hint = "leave max_lr away"});
   }
-  const auto [precision, precision_params] = split_spec(options.precision);
+  const auto [precision, precision_params] = parse_spec(options.precision);
   numbers.precision = parse_precision(precision, precision_params);
   if (options.fast_dev_run && !options.lr.search.empty()) {
     numbers.remarks.emplace_back("a fast dev run searches for no learning rate");

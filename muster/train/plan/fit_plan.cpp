@@ -44,12 +44,6 @@ int64_t limited_samples(int64_t samples, int64_t batches, int64_t batch_size) {
   return batches < 0 ? samples : std::min(samples, batches * batch_size);
 }
 
-std::pair<std::string, ParamValues> split_spec(const std::string& spec) {
-  const size_t at = spec.find(':');
-  if (at == std::string::npos) return {spec, {}};
-  return {spec.substr(0, at), parse_param_values(std::string_view(spec).substr(at + 1))};
-}
-
 Json to_json(const FitNumbers& numbers) {
   return {{"world_size", numbers.world_size},
           {"batch_per_rank", numbers.batch_per_rank},
