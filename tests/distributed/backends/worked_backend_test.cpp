@@ -151,7 +151,7 @@ TEST(WorkedBackend, NamesWhatRanksDisagreeOn) {
   on_two_ranks([](int rank, c10d::Backend& backend) {
     std::vector<at::Tensor> tensor{torch::ones({2 + rank})};
     EXPECT_THAT(test::error_of([&] { backend.allreduce(tensor)->wait(); }),
-                ::testing::HasSubstr("ALLREDUCE sum Float[3]"));
+                ::testing::HasSubstr("all_reduce sum float32[3]"));
   });
 }
 
