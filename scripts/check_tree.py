@@ -80,7 +80,7 @@ def long_entries_name_their_fields(build):
 
 
 BY_NAME = re.compile(r'\b(?:entry(?:->|\.)name|strategy\.name|backend\(\)|\w+_entry\.name'
-                     r'|(?:strategy|schedule|optimizer|model|backend)_name)\s*[=!]=\s*"')
+                     r'|(?:strategy|schedule|optimizer|model|backend)_name|comm_hook)\s*[=!]=\s*"')
 
 
 def decisions_go_by_properties(build):

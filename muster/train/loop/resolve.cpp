@@ -13,6 +13,7 @@
 #include "muster/distributed/meet/backend.h"
 #include "muster/optim/optimizer.h"
 #include "muster/optim/schedule.h"
+#include "muster/parallel/hook/comm_hook.h"
 #include "muster/train/plan/option_checks.h"
 #include "muster/train/plan/placement.h"
 #include "muster/train/replicas/ddp_strategy.h"
@@ -381,7 +382,7 @@ FitNumbers resolve_fit(FitOptions& options,
       around.intraop_threads > 0 ? around.intraop_threads : at::get_num_threads();
   numbers.intraop_threads = std::max<int64_t>(1, threads / std::max<int64_t>(1, numbers.threads));
   check_parts(options, numbers, metrics);
-  if (options.comm_hook != "none" && numbers.world_size == 1)
+  if (parallel::has_comm_hook(options.comm_hook) && numbers.world_size == 1)
     numbers.remarks.push_back(
         concat("--comm-hook ", options.comm_hook, ": one rank has nothing to send"));
   return numbers;

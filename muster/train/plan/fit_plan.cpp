@@ -4,6 +4,7 @@
 
 #include "muster/base/text.h"
 #include "muster/distributed/meet/backend.h"
+#include "muster/parallel/hook/comm_hook.h"
 #include "muster/train/plan/lr_search.h"
 #include "muster/train/plan/placement.h"
 
@@ -109,7 +110,7 @@ std::string explain(const FitOptions& options, const FitNumbers& plan, const std
   line("device",
        names_of(plan.machine_devices),
        plan.device_reason.empty() ? "" : concat(" (", plan.device_reason, ")"));
-  if (options.comm_hook != "none") line("comm hook", options.comm_hook);
+  if (parallel::has_comm_hook(options.comm_hook)) line("comm hook", options.comm_hook);
   if (options.find_unused_parameters) line("unused", "parameters are looked for in each step");
   if (options.sync_batch_norm) line("batch norm", "over the samples of all ranks");
   if (options.activation_checkpointing != "off") {
