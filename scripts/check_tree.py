@@ -58,6 +58,46 @@ def entries_have_help(build):
                 yield f"{name(source)}: {kind} without name or help"
 
 
+MOST_UNNAMED = 6
+STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
+def values_of(body):
+    """How many values an initialiser has; commas within brackets are part of one."""
+    text, depth, count = STRING.sub("", re.sub(r"//.*", "", body)), 0, 1
+    for letter in text.rstrip().rstrip(","):
+        depth += (letter in "([{") - (letter in ")]}")
+        count += letter == "," and depth == 0
+    return count
+
+
+def long_entries_name_their_fields(build):
+    """A value of an unnamed field slides into the next one when a field is added, and often compiles."""
+    for source in files(".cpp", folders=["muster", "cli", "tests"]):
+        for kind, stem, body in ENTRY.findall(source.read_text()):
+            if not body.lstrip().startswith(".name") and values_of(body) > MOST_UNNAMED:
+                yield f"{name(source)}: {kind} {stem}_entry has {values_of(body)} values without names"
+
+
+BY_NAME = re.compile(r'\b(?:entry(?:->|\.)name|strategy\.name|backend\(\)|\w+_entry\.name'
+                     r'|(?:strategy|schedule|optimizer|model|backend)_name|comm_hook)\s*[=!]=\s*"')
+
+
+def decisions_go_by_properties(build):
+    """What is special about a strategy is a field of its entry, which a new one can have, too."""
+    for source in files(".cpp", ".h", folders=["muster"]):
+        for number, line in enumerate(source.read_text().splitlines(), 1):
+            if BY_NAME.search(line):
+                yield f"{name(source)}:{number}: a decision by an entry's name: make it a field of the entry"
+
+
+def specs_are_read_by_one_parser(build):
+    """name:key=value,… is read by parse_spec, so that its mistakes get one text everywhere."""
+    for source in files(".cpp", ".h", folders=["muster", "cli"]):
+        if "parse_param_values" in source.read_text() and source.stem != "params":
+            yield f"{name(source)}: parse_param_values: take parse_spec of muster/base/params.h"
+
+
 def listed_parameters_have_help(build):
     def listing(*words):
         run = subprocess.run([build / "bin/muster", "list", *words, "--json"], capture_output=True, text=True, check=True)
@@ -138,7 +178,8 @@ def flags_are_read_by_our_rules(build):
 
 
 def main(build):
-    checks = [every_source_is_built, files_are_short, entries_have_help, listed_parameters_have_help, no_gloo_class_is_ours,
+    checks = [every_source_is_built, files_are_short, entries_have_help, long_entries_name_their_fields,
+              decisions_go_by_properties, specs_are_read_by_one_parser, listed_parameters_have_help, no_gloo_class_is_ours,
               links_lead_somewhere, guides_and_flags_agree, flags_are_read_by_our_rules]
     found = []
     for check in checks:

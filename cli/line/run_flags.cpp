@@ -107,10 +107,12 @@ std::unique_ptr<CLI::App> make(TypedRun& typed, RunFlags& flags) {
   app->add_flag("--standalone",
                 typed.standalone,
                 "one machine, as without it: for command lines of torchrun");
-  program::add_value(*app,
-                     "--max-restarts",
-                     spec.max_restarts,
-                     "start all ranks again after a failure, so often; not with --nnodes above 1")
+  program::add_value(
+      *app,
+      "--max-restarts",
+      spec.max_restarts,
+      "start all ranks again after a failure, so often, but for exit code 2; not with --nnodes "
+      "above 1")
       ->type_name("K")
       ->capture_default_str();
   program::add_value(*app,

@@ -27,6 +27,7 @@ struct ProcessGroup::State {
   // Declared first: destroyed last, after the group that may still use it.
   c10::intrusive_ptr<c10d::Store> store;
   c10::intrusive_ptr<c10d::ProcessGroup> group;
+  const BackendEntry* entry = nullptr;
   std::string backend, reason;
   at::Device device = at::kCPU;
   // What groups that are made from it are made of.
@@ -89,6 +90,7 @@ class GroupParts {
           at::Device(kinds[0], static_cast<at::DeviceIndex>(request.local_rank)));
     for (const at::DeviceType kind : kinds) state_->group->setBackend(kind, entry.type, backend);
     state_->group->setDefaultBackend(entry.type);
+    state_->entry = &entry;
     state_->backend = std::string(entry.name);
     state_->device = kinds[0] == at::kCPU
                          ? at::Device(at::kCPU)

@@ -149,7 +149,7 @@ ProcessGroup init_process_group(const GroupOptions& options, const std::optional
   const std::vector<Member> members =
       named ? named_members(options.backend) : std::vector<Member>();
   for (const Member& member : members)
-    if (member.entry != nullptr && member.entry->name == "thread")
+    if (member.entry != nullptr && member.entry->for_threads_only)
       member.entry->make({});  // says why not, and waits for nobody
   const RankEnv place = env.value_or(RankEnv{});
   // Who was started alone talks to nobody: several such programs may run at once.

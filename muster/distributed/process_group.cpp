@@ -28,6 +28,7 @@ std::shared_ptr<ThreadGroups> groups_of(const std::shared_ptr<ThreadExchange>& f
 int ProcessGroup::rank() const { return state_->group->getRank(); }
 int ProcessGroup::world_size() const { return state_->group->getSize(); }
 const std::string& ProcessGroup::backend() const { return state_->backend; }
+const BackendEntry& ProcessGroup::backend_entry() const { return *state_->entry; }
 const std::string& ProcessGroup::backend_reason() const { return state_->reason; }
 const c10::intrusive_ptr<c10d::ProcessGroup>& ProcessGroup::c10d() const { return state_->group; }
 const c10::intrusive_ptr<c10d::Store>& ProcessGroup::store() const { return state_->store; }
@@ -92,7 +93,7 @@ ProcessGroup ThreadWorld::group(int rank) const {
   GroupParts parts(request, monitor_, -1);
   const BackendEntry& entry = backends().at(backend_);
   parts.add(entry, kinds_of(entry));
-  return parts.group(backend_ == "thread" ? "the ranks are threads of one process" : "asked for");
+  return parts.group(entry.for_threads_only ? "the ranks are threads of one process" : "asked for");
 }
 
 void ThreadWorld::leave(int rank, const std::string& why) const {

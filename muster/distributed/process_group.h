@@ -19,6 +19,8 @@
 
 namespace muster::distributed {
 
+struct BackendEntry;
+
 /// torch.distributed's default of 30 minutes.
 inline constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::minutes(30);
 
@@ -64,6 +66,8 @@ class ProcessGroup {
   int rank() const;
   int world_size() const;
   const std::string& backend() const;
+  /// What that backend can do. A group that has several has the device's here.
+  const BackendEntry& backend_entry() const;
   /// Why this backend, in words: "asked for", or what `auto` found: "auto; not nccl: …".
   const std::string& backend_reason() const;
 

@@ -78,12 +78,8 @@ void apply(const ScheduleValue& value, Optimizer& optimizer) {
 }
 
 std::unique_ptr<Schedule> make_schedule(const std::string& spec, const ScheduleContext& context) {
-  const size_t at = spec.find(':');
-  const ScheduleEntry& entry = schedules().at(std::string_view(spec).substr(0, at));
-  return entry.make(context,
-                    at == std::string::npos
-                        ? ParamValues{}
-                        : parse_param_values(std::string_view(spec).substr(at + 1)));
+  const auto [name, params] = parse_spec(spec);
+  return schedules().at(name).make(context, params);
 }
 
 }  // namespace muster::optim

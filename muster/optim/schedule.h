@@ -116,6 +116,7 @@ struct ScheduleEntry {
   std::string_view help;
   std::span<const Param> params;
   std::unique_ptr<Schedule> (*make)(const ScheduleContext& context, const ParamValues& params);
+  bool needs_metric = false;  ///< its schedules' metric() is not empty
 };
 
 /// All schedules (generated; see Note [Generated tables]).

@@ -143,6 +143,16 @@ TEST(Params, RefuseBracketsAloneAndWhatIsNoNumberInThem) {
               HasSubstr("no comma outside brackets"));
 }
 
+TEST(Params, OfASpecStandBehindItsFirstColon) {
+  const Spec spec = parse_spec("mlp:hidden=64,text=a:b");
+  EXPECT_EQ(spec.name, "mlp");
+  EXPECT_EQ(spec.params, (ParamValues{{"hidden", "64"}, {"text", "a:b"}}));
+  EXPECT_EQ(parse_spec("mlp").name, "mlp");
+  EXPECT_TRUE(parse_spec("mlp").params.empty());
+  EXPECT_EQ(parse_spec("mlp:").name, "mlp");
+  EXPECT_THROW(parse_spec("mlp:hidden"), Error);
+}
+
 TEST(Params, EmptyTextIsNoParameters) { EXPECT_TRUE(parse_param_values("  ").empty()); }
 
 }  // namespace

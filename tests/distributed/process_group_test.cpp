@@ -152,6 +152,16 @@ TEST(Backends, NcclIsNotForRanksThatShareADevice) {
   ::unsetenv("NCCL_MULTI_RANK_GPU_ENABLE");
 }
 
+TEST(ProcessGroup, KnowsWhatItsBackendCanDo) {
+  for (const std::string backend : {"thread", "shm"}) {
+    distributed::ThreadWorld(2, 60s, backend).run([&](const distributed::ProcessGroup& group) {
+      EXPECT_EQ(&group.backend_entry(), &distributed::backends().at(backend));
+      const auto part = group.split(0, group.rank());
+      EXPECT_EQ(&part->backend_entry(), &group.backend_entry());
+    });
+  }
+}
+
 TEST(Backends, SayHowTensorsOfADeviceWillTravel) {
   using distributed::backend_outlook;
   EXPECT_EQ(backend_outlook("auto", at::kCPU), "auto");

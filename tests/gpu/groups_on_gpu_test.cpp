@@ -126,8 +126,9 @@ TEST_F(GroupsOnGpu, TensorsThatAGroupDoesNotMoveAreRefused) {
   testing::run_ranks(2,
                      [](const ProcessGroup& group) {
                        const at::Tensor there = torch::ones({2}, kGpu);
-                       EXPECT_THAT(test::refusal_of([&] { group.all_reduce(there); }),
-                                   HasSubstr("this group moves tensors of cpu (got Float[2] on "));
+                       EXPECT_THAT(
+                           test::refusal_of([&] { group.all_reduce(there); }),
+                           HasSubstr("this group moves tensors of cpu (got float32[2] on "));
                        group.barrier();
                      },
                      {.backend = "shm"});

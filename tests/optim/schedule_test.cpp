@@ -244,6 +244,14 @@ TEST(Plateau, WatchesTheMetricsOfTheRunInTheDirectionInWhichTheyGetBetter) {
               HasSubstr("loss or error or score"));
 }
 
+// The plan of a run refuses those that need one where nothing is held out.
+TEST(Schedules, SayWhetherTheyNeedAMetricOfTheValidation) {
+  for (const optim::ScheduleEntry* entry : optim::schedules()) {
+    const auto schedule = make_schedule(least_spec(*entry), kRun);
+    EXPECT_EQ(entry->needs_metric, !schedule->metric().empty()) << entry->name;
+  }
+}
+
 TEST(Schedules, RefuseNumbersThatAreNoneByTheirParametersName) {
   for (const optim::ScheduleEntry* entry : optim::schedules()) {
     for (const Param& param : entry->params) {

@@ -7,6 +7,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
+#include "muster/base/params.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
 #include "muster/formats/dataset_spec.h"
@@ -103,7 +104,7 @@ class Classifying final : public train::Program {
   }
   std::string default_output() const override {
     return concat(
-        train::split_spec(options_.model).first, '-', data::parse_dataset_spec(options_.data).name);
+        parse_spec(options_.model).name, '-', data::parse_dataset_spec(options_.data).name);
   }
   train::FitData data() override { return train::split_data(plan_, data_); }
   train::TaskMaker task(bool is_resumed) override {

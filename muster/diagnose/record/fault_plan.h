@@ -36,7 +36,7 @@ struct FaultRule {
 /// In the order in which they are tried; several may strike one call.
 using FaultPlan = std::vector<FaultRule>;
 
-/// `kill@rank=1,op=allreduce,at=7; delay=200ms@op=broadcast; nan@rank=0,step=3`: rules between
+/// `kill@rank=1,op=all_reduce,at=7; delay=200ms@op=broadcast; nan@rank=0,step=3`: rules between
 /// semicolons or line ends, each an action (kill, stop, throw, delay=DURATION, skip, reorder, nan)
 /// and, after an @, conditions between commas. Durations: 200ms, 1.5s, 2m. Throws a usage error
 /// that names the rule and what is wrong in it.

@@ -8,33 +8,34 @@ namespace muster::diagnose {
 namespace {
 
 struct KindRow {
-  std::string_view name;
+  std::string_view name;    // torch.distributed's
+  std::string_view method;  // c10d's
   bool reduces;
   bool has_root;
   bool same_contents;  // OpRecord::contents is equal on all ranks
 };
 
 constexpr KindRow kRows[] = {
-    {"broadcast", false, true, true},
-    {"allreduce", true, false, true},
-    {"allreduce_coalesced", true, false, true},
-    {"allreduce_sparse", true, false, false},
-    {"reduce", true, true, true},
-    {"allgather", false, false, true},
-    {"allgather_base", false, false, true},
-    {"allgather_coalesced", false, false, true},
-    {"allgather_into_tensor_coalesced", false, false, true},
-    {"gather", false, true, true},
-    {"scatter", false, true, true},
-    {"reduce_scatter", true, false, true},
-    {"reduce_scatter_base", true, false, true},
-    {"reduce_scatter_tensor_coalesced", true, false, true},
-    {"alltoall", false, false, true},
-    {"alltoall_base", false, false, true},
-    {"barrier", false, false, false},
-    {"send", false, false, false},
-    {"recv", false, false, false},
-    {"recv_any", false, false, false},
+    {"broadcast", "broadcast", false, true, true},
+    {"all_reduce", "allreduce", true, false, true},
+    {"all_reduce_coalesced", "allreduce_coalesced", true, false, true},
+    {"all_reduce_sparse", "allreduce_sparse", true, false, false},
+    {"reduce", "reduce", true, true, true},
+    {"all_gather", "allgather", false, false, true},
+    {"all_gather_into_tensor", "allgather_base", false, false, true},
+    {"all_gather_coalesced", "allgather_coalesced", false, false, true},
+    {"all_gather_into_tensor_coalesced", "allgather_into_tensor_coalesced", false, false, true},
+    {"gather", "gather", false, true, true},
+    {"scatter", "scatter", false, true, true},
+    {"reduce_scatter", "reduce_scatter", true, false, true},
+    {"reduce_scatter_tensor", "reduce_scatter_base", true, false, true},
+    {"reduce_scatter_tensor_coalesced", "reduce_scatter_tensor_coalesced", true, false, true},
+    {"all_to_all", "alltoall", false, false, true},
+    {"all_to_all_single", "alltoall_base", false, false, true},
+    {"barrier", "barrier", false, false, false},
+    {"send", "send", false, false, false},
+    {"recv", "recv", false, false, false},
+    {"recv_any", "recv_any", false, false, false},
 };
 static_assert(std::size(kRows) == kOpKinds);
 
@@ -50,7 +51,7 @@ std::string_view op_name(OpKind kind) { return row(kind).name; }
 
 std::optional<OpKind> op_kind(std::string_view name) {
   for (size_t i = 0; i < kOpKinds; ++i) {
-    if (kRows[i].name == name) return static_cast<OpKind>(i);
+    if (kRows[i].name == name || kRows[i].method == name) return static_cast<OpKind>(i);
   }
   return std::nullopt;
 }

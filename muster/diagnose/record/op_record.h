@@ -35,8 +35,9 @@ enum class OpKind : uint8_t {
 };
 inline constexpr size_t kOpKinds = 20;
 
-/// "allreduce"; the names are those of c10d's methods.
+/// "all_reduce"; the names are those of torch.distributed's functions.
 std::string_view op_name(OpKind kind);
+/// By that name, or by that of c10d's method: "allreduce", "allgather_base".
 std::optional<OpKind> op_kind(std::string_view name);
 /// send, recv, recv_any: not all ranks take part, so they have no number that ranks share.
 bool is_point_to_point(OpKind kind);
@@ -78,7 +79,7 @@ struct OpRecord {
 /// Adds one input. Call in the order of the operation's list.
 void add_tensor(OpRecord& record, const TensorMeta& tensor, int64_t element_bytes);
 
-/// "allreduce sum float32[1000]", "broadcast root 0 int64[4]", "send to 1 tag 7 float32[6]".
+/// "all_reduce sum float32[1000]", "broadcast root 0 int64[4]", "send to 1 tag 7 float32[6]".
 std::string describe(const OpRecord& record);
 
 /// Equal on two ranks if and only if (but for a 64-bit collision) their calls fit each other: kind,

@@ -22,6 +22,7 @@
 #include "muster/distributed/call/c10d_recorder.h"
 #include "muster/distributed/call/contribution.h"
 #include "muster/distributed/call/courier.h"
+#include "muster/distributed/call/names.h"
 #include "muster/distributed/call/ordered_bits.h"
 #include "muster/distributed/call/pending_work.h"
 #include "muster/distributed/call/sparse_allreduce.h"
@@ -145,7 +146,7 @@ class CheckedGloo final : public Gloo, public Messenger {
       check_sparse_allreduce(tensors, options.reduceOp);
       if (options.reduceOp != c10d::ReduceOp::SUM)
         throw usage_error(
-            {.refused = "ALLREDUCE avg of sparse tensors over gloo",
+            {.refused = "all_reduce avg of sparse tensors over gloo",
              .rule = "gloo sums them",
              .hint = "divide the sum by the number of ranks, or take the backend shm"});
       return Gloo::allreduce(tensors, options);
@@ -230,24 +231,24 @@ class CheckedGloo final : public Gloo, public Messenger {
     return Gloo::alltoall_base(output, input, output_splits, input_splits, options);
   }
   WorkPtr send(Tensors& tensors, int to, int tag) override {
-    check_message("SEND", tensors, to, tag, getSize());
+    check_message("send", tensors, to, tag, getSize());
     return courier_->send(timed({tensors[0], to, tag}));
   }
   WorkPtr recv(Tensors& tensors, int from, int tag) override {
-    check_message("RECV", tensors, from, tag, getSize());
+    check_message("recv", tensors, from, tag, getSize());
     return courier_->receive(timed({tensors[0], from, tag}));
   }
   WorkPtr recvAnysource(Tensors& tensors, int tag) override {
-    check_message("RECVANYSOURCE", tensors, getRank(), tag, getSize());
+    check_message("recv_any", tensors, getRank(), tag, getSize());
     return courier_->receive(timed({tensors[0], kAnyRank, tag}));
   }
   WorkPtr send_message(const Message& message) override {
-    check_message("SEND", {message.tensor}, message.peer, message.tag, getSize());
+    check_message("send", {message.tensor}, message.peer, message.tag, getSize());
     return courier_->send(timed(message));
   }
   WorkPtr receive_message(const Message& message) override {
     const bool any = message.peer == kAnyRank;
-    check_message("RECV", {message.tensor}, any ? getRank() : message.peer, message.tag, getSize());
+    check_message("recv", {message.tensor}, any ? getRank() : message.peer, message.tag, getSize());
     return courier_->receive(timed(message));
   }
 
@@ -296,8 +297,7 @@ class CheckedGloo final : public Gloo, public Messenger {
     const std::string why = GlooKnowledge::of_process().refusal(made_with_, dtype, reduce);
     if (why.empty()) return;
     throw usage_error(
-        {.refused =
-             concat(c10d::opTypeToString(part.op), " of ", c10::toString(dtype), " over gloo"),
+        {.refused = concat(operation_name(part.op), " of ", dtype_name(dtype), " over gloo"),
          .rule = why,
          .hint = "convert the tensor, or take the backend shm"});
   }
@@ -380,18 +380,14 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const BackendRequest& request) {
 }  // namespace
 
 extern constinit const BackendEntry gloo_entry{
-    "gloo",
-    "processes of one or many hosts over TCP; CPU tensors",
-    10,
-    c10d::ProcessGroup::BackendType::GLOO,
-    [] { return std::string(); },
-    &make_gloo,
-    true,
-    false,
-    nullptr,
-    nullptr,
-    /*needs_no_buckets=*/false,
-    /*names_culprits=*/false,
-    /*completes_futures=*/true};
+    .name = "gloo",
+    .help = "processes of one or many hosts over TCP; CPU tensors",
+    .preference = 10,
+    .type = c10d::ProcessGroup::BackendType::GLOO,
+    .available = [] { return std::string(); },
+    .make = &make_gloo,
+    .moves_cpu = true,
+    .moves_cuda = false,
+    .completes_futures = true};
 
 }  // namespace muster::distributed

@@ -73,15 +73,16 @@ c10::intrusive_ptr<c10d::Backend> make_nccl(const BackendRequest& request) {
 }  // namespace
 
 extern constinit const BackendEntry nccl_entry{
-    "nccl",
-    "one NVIDIA device per process, one or many hosts; CUDA tensors",
-    30,
-    c10d::ProcessGroup::BackendType::NCCL,
-    &nccl_available,
-    &make_nccl,
-    false,
-    true,
-    &share_devices,
-    &refuses};
+    .name = "nccl",
+    .help = "one NVIDIA device per process, one or many hosts; CUDA tensors",
+    .preference = 30,
+    .type = c10d::ProcessGroup::BackendType::NCCL,
+    .available = &nccl_available,
+    .make = &make_nccl,
+    .moves_cpu = false,
+    .moves_cuda = true,
+    .unsuitable = &share_devices,
+    .refuses = &refuses,
+    .sends_wait = true};
 
 }  // namespace muster::distributed

@@ -118,17 +118,16 @@ std::string shm_unsuitable(const std::vector<RankOffer>& ranks) {
 }  // namespace
 
 extern constinit const BackendEntry shm_entry{
-    "shm",
-    "processes of one host through shared memory; CPU tensors; sums in rank order",
-    20,
-    c10d::ProcessGroup::BackendType::CUSTOM,
-    &shm_unavailable,
-    &make_shm,
-    true,
-    false,
-    &shm_unsuitable,
-    nullptr,
-    /*needs_no_buckets=*/true,
-    /*names_culprits=*/true};
+    .name = "shm",
+    .help = "processes of one host through shared memory; CPU tensors; sums in rank order",
+    .preference = 20,
+    .type = c10d::ProcessGroup::BackendType::CUSTOM,
+    .available = &shm_unavailable,
+    .make = &make_shm,
+    .moves_cpu = true,
+    .moves_cuda = false,
+    .unsuitable = &shm_unsuitable,
+    .needs_no_buckets = true,
+    .names_culprits = true};
 
 }  // namespace muster::distributed

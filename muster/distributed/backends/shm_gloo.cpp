@@ -37,17 +37,15 @@ std::string shm_gloo_available() { return backends().at("shm").available(); }
 }  // namespace
 
 extern constinit const BackendEntry shm_gloo_entry{
-    "shm+gloo",
-    "several hosts: shared memory inside each, gloo between their first ranks; CPU tensors",
-    15,
-    c10d::ProcessGroup::BackendType::CUSTOM,
-    &shm_gloo_available,
-    &make_shm_gloo,
-    true,
-    false,
-    &shm_gloo_unsuitable,
-    nullptr,
-    /*needs_no_buckets=*/false,
-    /*names_culprits=*/true};
+    .name = "shm+gloo",
+    .help = "several hosts: shared memory inside each, gloo between their first ranks; CPU tensors",
+    .preference = 15,
+    .type = c10d::ProcessGroup::BackendType::CUSTOM,
+    .available = &shm_gloo_available,
+    .make = &make_shm_gloo,
+    .moves_cpu = true,
+    .moves_cuda = false,
+    .unsuitable = &shm_gloo_unsuitable,
+    .names_culprits = true};
 
 }  // namespace muster::distributed

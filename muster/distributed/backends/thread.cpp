@@ -48,19 +48,17 @@ c10::intrusive_ptr<c10d::Backend> make_thread(const BackendRequest& request) {
 }  // namespace
 
 extern constinit const BackendEntry thread_entry{
-    "thread",
-    "ranks are threads of one process; sums in rank order, no copies between processes",
-    -1,
-    c10d::ProcessGroup::BackendType::CUSTOM,
-    [] { return std::string(); },
-    &make_thread,
-    true,
-    true,
-    nullptr,
-    nullptr,
-    /*needs_no_buckets=*/true,
-    /*names_culprits=*/true,
-    /*completes_futures=*/false,
-    /*moves_any_device=*/true};
+    .name = "thread",
+    .help = "ranks are threads of one process; sums in rank order, no copies between processes",
+    .preference = -1,
+    .type = c10d::ProcessGroup::BackendType::CUSTOM,
+    .available = [] { return std::string(); },
+    .make = &make_thread,
+    .moves_cpu = true,
+    .moves_cuda = true,
+    .needs_no_buckets = true,
+    .names_culprits = true,
+    .moves_any_device = true,
+    .for_threads_only = true};
 
 }  // namespace muster::distributed

@@ -10,6 +10,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/distributed/call/names.h"
 
 namespace muster::distributed {
 namespace {
@@ -33,10 +34,10 @@ uint64_t mix(uint64_t hash, uint64_t value) {
   return (hash ^ (value + 0x9e3779b97f4a7c15ULL)) * 0xff51afd7ed558ccdULL;
 }
 
-/// "Float[2, 3]"; nested ones have no shape.
+/// "float32[2, 3]"; nested ones have no shape.
 std::string tensor_words(const at::Tensor& tensor) {
   if (!tensor.defined()) return "undefined";
-  if (tensor.is_nested()) return concat(c10::toString(tensor.scalar_type()), " nested");
+  if (tensor.is_nested()) return concat(dtype_name(tensor.scalar_type()), " nested");
   return shape_text(tensor.scalar_type(), tensor.sizes());
 }
 
@@ -144,13 +145,11 @@ void check_tensors(const Contribution& part) {
     for (const at::Tensor& tensor : *list) {
       if (!is_movable(tensor)) check_tensor(part.describe(), tensor);
       if (first == nullptr) first = &tensor;
-      require(
-          part.op == OpType::ALLREDUCE_COALESCED || part.op == OpType::BROADCAST ||
-              part.op == OpType::ALLREDUCE || tensor.scalar_type() == first->scalar_type(),
-          part,
-          "tensors of one call have one dtype",
-          concat(
-              c10::toString(first->scalar_type()), " and ", c10::toString(tensor.scalar_type())));
+      require(part.op == OpType::ALLREDUCE_COALESCED || part.op == OpType::BROADCAST ||
+                  part.op == OpType::ALLREDUCE || tensor.scalar_type() == first->scalar_type(),
+              part,
+              "tensors of one call have one dtype",
+              concat(dtype_name(first->scalar_type()), " and ", dtype_name(tensor.scalar_type())));
     }
   }
 }
@@ -160,7 +159,7 @@ void check_reduction(const Contribution& part) {
     const auto dtype = tensor.scalar_type();
     const bool real_or_complex = c10::isFloatingType(dtype) || c10::isComplexType(dtype);
     const auto has = [&](bool holds, const char* rule) {
-      require(holds, part, rule, c10::toString(dtype));
+      require(holds, part, rule, dtype_name(dtype));
     };
     switch (part.reduce_op.op_) {
       case ReduceOp::SUM:
@@ -226,11 +225,11 @@ std::string reduce_name(ReduceOp::RedOpType op) {
 std::string shape_text(at::ScalarType dtype, at::IntArrayRef sizes) {
   std::vector<std::string> words;
   for (const int64_t size : sizes) words.push_back(std::to_string(size));
-  return concat(c10::toString(dtype), "[", join(words, ", "), "]");
+  return concat(dtype_name(dtype), "[", join(words, ", "), "]");
 }
 
 std::string Contribution::describe() const {
-  std::string text = c10d::opTypeToString(op);
+  std::string text = operation_name(op);
   if (reduces(op)) text += " " + reduce_name(reduce_op.op_);
   if (has_root(op)) text += concat(" root ", root);
   if (lists_differ(op)) return text;
@@ -275,11 +274,11 @@ bool OpSignature::fits(const OpSignature& other) const {
 
 std::string OpSignature::describe() const {
   const auto type = static_cast<OpType>(op);
-  std::string text = c10d::opTypeToString(type);
+  std::string text = operation_name(type);
   if (reduces(type)) text += " " + reduce_name(static_cast<ReduceOp::RedOpType>(reduce_op));
   if (has_root(type)) text += concat(" root ", root);
   const auto scalar = static_cast<at::ScalarType>(dtype);
-  if (lists_differ(type)) text += concat(" ", c10::toString(scalar));
+  if (lists_differ(type)) text += concat(" ", dtype_name(scalar));
   if (tensors == 0) return text;
   const size_t shown = std::min<size_t>(dims, kMaxDims);
   text += " " + shape_text(scalar, at::IntArrayRef(sizes.data(), shown));

@@ -26,7 +26,7 @@ struct Contribution {
   std::chrono::milliseconds timeout{-1};  ///< below 0: the group's
   bool async = true;                      ///< false: the caller waits at once
 
-  /// "ALLREDUCE sum Float[1000]": what must agree between ranks, and what an error shows.
+  /// "all_reduce sum float32[1000]": what must agree between ranks, and what an error shows.
   std::string describe() const;
 
   /// What the caller waits for: the tensors that are written.
@@ -70,7 +70,7 @@ bool reduces(c10d::OpType op);
 /// "sum", "avg", …
 std::string reduce_name(c10d::ReduceOp::RedOpType op);
 
-/// "Float[2, 3]".
+/// "float32[2, 3]".
 std::string shape_text(at::ScalarType dtype, at::IntArrayRef sizes);
 
 /// The rows of dimension 0 that belong to rank `index`: where they start, how many there are, for

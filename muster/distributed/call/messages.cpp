@@ -7,6 +7,7 @@
 
 #include "muster/base/text.h"
 #include "muster/distributed/call/contribution.h"
+#include "muster/distributed/call/names.h"
 
 namespace muster::distributed {
 
@@ -46,18 +47,18 @@ bool MessageHead::fits(const at::Tensor& tensor) const {
 
 std::string MessageHead::describe() const {
   const auto type = static_cast<at::ScalarType>(dtype);
-  return dims > kMaxDims ? concat(c10::toString(type), " of ", elements, " elements")
+  return dims > kMaxDims ? concat(dtype_name(type), " of ", elements, " elements")
                          : shape_text(type, at::IntArrayRef(sizes, static_cast<size_t>(dims)));
 }
 
 std::string send_failure(
     const std::string& what, int tag, int from, int to, const std::string& why) {
-  return concat("SEND ", what, " tag ", tag, " from rank ", from, " to rank ", to, ": ", why);
+  return concat("send ", what, " tag ", tag, " from rank ", from, " to rank ", to, ": ", why);
 }
 
 std::string receive_failure(
     const at::Tensor& into, int tag, int to, int from, const std::string& why) {
-  return concat("RECV ",
+  return concat("recv ",
                 shape_text(into.scalar_type(), into.sizes()),
                 " tag ",
                 tag,

@@ -90,16 +90,16 @@ struct MessageHead {
 
   static MessageHead of(const at::Tensor& tensor, int tag);
   bool fits(const at::Tensor& tensor) const;
-  std::string describe() const;  ///< "Float[2, 3]"
+  std::string describe() const;  ///< "float32[2, 3]"
 };
 
-/// Of a message that does not end well: "SEND Float[3] tag 7 from rank 0 to rank 1: why".
+/// Of a message that does not end well: "send float32[3] tag 7 from rank 0 to rank 1: why".
 std::string send_failure(
     const std::string& what, int tag, int from, int to, const std::string& why);
-/// "RECV Float[3] tag 7 of rank 1 from rank 0: why".
+/// "recv float32[3] tag 7 of rank 1 from rank 0: why".
 std::string receive_failure(
     const at::Tensor& into, int tag, int to, int from, const std::string& why);
-/// The usage error of a receive; `why`: "rank 0 sent Float[4] for Float[5]".
+/// The usage error of a receive; `why`: "rank 0 sent float32[4] for float32[5]".
 Error misfit(const std::string& failure);
 std::string misfit_words(int from, const std::string& sent, const at::Tensor& into);
 std::string late_words(std::chrono::milliseconds timeout);

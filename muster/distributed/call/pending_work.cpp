@@ -7,6 +7,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/distributed/call/names.h"
 #include "muster/distributed/meet/timeout.h"
 #include "muster/tensor/device/streams.h"
 
@@ -79,7 +80,7 @@ bool PendingWork::wait(std::chrono::milliseconds timeout) {
     lock.unlock();
     const std::string who = helper ? helper->missing() : "";
     throw environment_error(
-        {.refused = concat(c10d::opTypeToString(opType_), " #", sequence_, " of rank ", rank_),
+        {.refused = concat(operation_name(opType_), " #", sequence_, " of rank ", rank_),
          .rule = concat("not complete after ", timeout.count(), " ms"),
          .value = who});
   }

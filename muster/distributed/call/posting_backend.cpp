@@ -133,30 +133,30 @@ WorkPtr PostingBackend::barrier(const c10d::BarrierOptions& options) {
 }
 
 WorkPtr PostingBackend::post_send(const Message&) {
-  throw usage_error({.refused = "SEND over " + getBackendName(), .rule = "it has no messages"});
+  throw usage_error({.refused = "send over " + getBackendName(), .rule = "it has no messages"});
 }
 
 WorkPtr PostingBackend::post_receive(const Message&) {
-  throw usage_error({.refused = "RECV over " + getBackendName(), .rule = "it has no messages"});
+  throw usage_error({.refused = "recv over " + getBackendName(), .rule = "it has no messages"});
 }
 
 WorkPtr PostingBackend::send(Tensors& tensors, int to, int tag) {
-  check_message("SEND", tensors, to, tag, getSize());
+  check_message("send", tensors, to, tag, getSize());
   return post_send({tensors[0], to, tag, options_->timeout});
 }
 
 WorkPtr PostingBackend::recv(Tensors& tensors, int from, int tag) {
-  check_message("RECV", tensors, from, tag, getSize());
+  check_message("recv", tensors, from, tag, getSize());
   return post_receive({tensors[0], from, tag, options_->timeout});
 }
 
 WorkPtr PostingBackend::recvAnysource(Tensors& tensors, int tag) {
-  check_message("RECVANYSOURCE", tensors, getRank(), tag, getSize());
+  check_message("recv_any", tensors, getRank(), tag, getSize());
   return post_receive({tensors[0], kAnyRank, tag, options_->timeout});
 }
 
 WorkPtr PostingBackend::send_message(const Message& message) {
-  check_message("SEND", {message.tensor}, message.peer, message.tag, getSize());
+  check_message("send", {message.tensor}, message.peer, message.tag, getSize());
   Message posted = message;
   if (posted.timeout.count() <= 0) posted.timeout = options_->timeout;
   return post_send(posted);
@@ -164,7 +164,7 @@ WorkPtr PostingBackend::send_message(const Message& message) {
 
 WorkPtr PostingBackend::receive_message(const Message& message) {
   const bool any = message.peer == kAnyRank;
-  check_message("RECV", {message.tensor}, any ? getRank() : message.peer, message.tag, getSize());
+  check_message("recv", {message.tensor}, any ? getRank() : message.peer, message.tag, getSize());
   Message posted = message;
   if (posted.timeout.count() <= 0) posted.timeout = options_->timeout;
   return post_receive(posted);

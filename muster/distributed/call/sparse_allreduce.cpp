@@ -67,7 +67,7 @@ void require_same_shape(const at::Tensor& facts) {
   const at::Tensor first = facts[0];
   for (int64_t rank = 1; rank < facts.size(0); ++rank) {
     if (at::equal(first.narrow(0, 1, kFacts - 1), facts[rank].narrow(0, 1, kFacts - 1))) continue;
-    throw usage_error({.refused = "ranks disagree on ALLREDUCE of sparse tensors",
+    throw usage_error({.refused = "ranks disagree on all_reduce of sparse tensors",
                        .rule = "dtype and shape are the same on all ranks",
                        .value = concat("rank 0 has ",
                                        describe_facts(first),
@@ -113,7 +113,7 @@ bool is_sparse(const std::vector<at::Tensor>& tensors) {
 void check_sparse_allreduce(const std::vector<at::Tensor>& tensors, const ReduceOp& op) {
   const auto refuse_sparse = [](const char* rule, std::string value) {
     throw usage_error(
-        {.refused = "ALLREDUCE of sparse tensors", .rule = rule, .value = std::move(value)});
+        {.refused = "all_reduce of sparse tensors", .rule = rule, .value = std::move(value)});
   };
   if (tensors.size() != 1) refuse_sparse("one tensor per call", concat(tensors.size(), " tensors"));
   if (tensors[0].layout() != at::kSparse)

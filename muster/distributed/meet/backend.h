@@ -52,6 +52,7 @@ struct RankOffer {
   std::string device;  ///< where its model is: "cuda:0"; empty: not said
 };
 
+/// Made by names (`.name = "gloo", …`), so that no value slides into the next field.
 struct BackendEntry {
   static constexpr std::string_view kKind = "backend";
   std::string_view name;
@@ -84,6 +85,12 @@ struct BackendEntry {
   bool completes_futures = false;
   /// It moves tensors of whatever accelerator this process has, besides what `moves_cuda` says.
   bool moves_any_device = false;
+  /// Its ranks are threads of one process: processes that a launcher started are refused by `make`,
+  /// before they wait for each other.
+  bool for_threads_only = false;
+  /// What is sent stays with the sender until the receiver takes it, and nothing that the sender
+  /// posts later overtakes it. Else messages are held for receivers that come later.
+  bool sends_wait = false;
 };
 
 /// All process-group backends (generated).

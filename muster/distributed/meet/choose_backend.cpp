@@ -158,7 +158,9 @@ const BackendEntry* choose(const std::vector<const BackendEntry*>& entries,
 }
 
 bool is_thread_alone(const std::string& asked, int64_t processes) {
-  return processes == 1 && (asked == "auto" || asked == "cpu:auto" || asked == "thread");
+  const BackendEntry* named = backends().find(asked);
+  const bool is_for_threads = named != nullptr && named->for_threads_only;
+  return processes == 1 && (asked == "auto" || asked == "cpu:auto" || is_for_threads);
 }
 
 Error unusable(const BackendEntry& entry, const std::string& why) {
@@ -171,7 +173,7 @@ void check_backend(const std::string& asked, int64_t processes) {
   if (asked == "auto" || is_thread_alone(asked, processes)) return;
   for (const Member& member : named_members(asked)) {
     if (member.entry == nullptr) continue;
-    if (member.entry->name == "thread") member.entry->make({});  // says why not
+    if (member.entry->for_threads_only) member.entry->make({});  // says why not
     if (const std::string why = member.entry->available(); !why.empty())
       throw unusable(*member.entry, why);
   }

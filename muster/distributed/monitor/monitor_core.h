@@ -97,7 +97,7 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   void failed_by_itself(const std::string& why);
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ms_ = timeout.count(); }
 
-  /// "allreduce sum float32[1000] #41 of group default (gloo, rank 0 of 4)".
+  /// "all_reduce sum float32[1000] #41 of group default (gloo, rank 0 of 4)".
   std::string title(const diagnose::OpRecord& op) const;
 
  private:

@@ -8,6 +8,7 @@
 #include "muster/base/error.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
+#include "muster/distributed/call/names.h"
 #include "muster/distributed/meet/backend.h"
 #include "muster/distributed/monitor/faulty_backend.h"
 #include "muster/distributed/monitor/monitored_work.h"
@@ -21,34 +22,6 @@ static_assert(c10d::ReduceOp::SUM == 0 && c10d::ReduceOp::AVG == 1 &&
                   c10d::ReduceOp::BOR == 6 && c10d::ReduceOp::BXOR == 7 &&
                   c10d::ReduceOp::PREMUL_SUM == 8,
               "op_record.cpp names them in this order");
-
-/// As PyTorch's dtypes are called; c10's own name for the rest.
-const char* dtype_name(at::ScalarType type) {
-  switch (type) {
-    case at::kByte:
-      return "uint8";
-    case at::kChar:
-      return "int8";
-    case at::kShort:
-      return "int16";
-    case at::kInt:
-      return "int32";
-    case at::kLong:
-      return "int64";
-    case at::kHalf:
-      return "float16";
-    case at::kBFloat16:
-      return "bfloat16";
-    case at::kFloat:
-      return "float32";
-    case at::kDouble:
-      return "float64";
-    case at::kBool:
-      return "bool";
-    default:
-      return c10::toString(type);
-  }
-}
 
 diagnose::TensorMeta meta_of(const at::Tensor& tensor) {
   if (tensor.is_nested()) return {.dtype = dtype_name(tensor.scalar_type())};  // it is refused

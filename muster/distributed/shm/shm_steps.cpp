@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "muster/base/text.h"
+#include "muster/distributed/call/names.h"
 #include "muster/distributed/meet/waited_time.h"
 #include "muster/distributed/shm/futex.h"
 
@@ -172,7 +173,7 @@ std::string ShmSteps::missing_at(uint32_t step, const std::vector<int>& gone) co
       last += concat("; rank ",
                      name,
                      " was last in ",
-                     c10d::opTypeToString(static_cast<c10d::OpType>(op & 0xff)),
+                     operation_name(static_cast<c10d::OpType>(op & 0xff)),
                      " #",
                      op >> 8);
   }

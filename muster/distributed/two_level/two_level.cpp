@@ -251,7 +251,7 @@ TwoLevelBackend::WorkPtr TwoLevelBackend::post_send(const Message& message) {
 
 TwoLevelBackend::WorkPtr TwoLevelBackend::post_receive(const Message& message) {
   if (message.peer == kAnyRank) {
-    throw usage_error({.refused = "RECVANYSOURCE over " + getBackendName(),
+    throw usage_error({.refused = "recv_any over " + getBackendName(),
                        .rule = "a message may come from this host or another, through two backends",
                        .hint = "name the source, or use the backend gloo"});
   }

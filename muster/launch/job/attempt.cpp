@@ -99,9 +99,8 @@ class Attempt {
   int32_t last_free_batch_ = INT32_MAX;
   int64_t asked_ns_ = 0;       // when they were
   std::vector<int64_t> left_;  // see Note [Stopped ranks]; who ends of it was not asked
-  int interrupted_by_ = 0;
-  int signals_seen_ = 0;
-  int start_errno_ = 0;
+  double nudge_s_ = -1;        // between two times that a quiet warden is sent on; none
+  int interrupted_by_ = 0, signals_seen_ = 0, start_errno_ = 0;
   bool warden_lost_ = false;
 };
 
@@ -109,7 +108,7 @@ AttemptResult Attempt::run(const std::filesystem::path& program) {
   start(program);
   watch_everything();
   while (state_ != State::kOver) {
-    loop_.wait();
+    if (!loop_.wait(nudge_s_)) warden_->wake();
     heed_congestion();
   }
   drain();
@@ -172,6 +171,7 @@ void Attempt::on_stream(size_t local_rank, Stream stream) {
   if (streams.read(stream, observer_) != ReadResult::kClosed) return;
   loop_.forget(streams.read_fd(stream));
   warden_->wake();  // it has the rank's end to report
+  nudge_s_ = Warden::kNudgeS;
 }
 
 void Attempt::on_progress() {

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include <signal.h>
-#include <sys/wait.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -77,8 +76,7 @@ int exit_code_of(int interrupted_by, const std::optional<RankFailure>& failure) 
   if (interrupted_by != 0) return 128 + interrupted_by;
   if (!failure) return 0;
   if (was_interrupted(*failure)) return 128 + SIGINT;
-  const bool wrong_use = WIFEXITED(failure->wait_status) && WEXITSTATUS(failure->wait_status) == 2;
-  return wrong_use ? 2 : 1;
+  return was_wrong_use(failure->wait_status) ? 2 : 1;
 }
 
 }  // namespace muster::launch

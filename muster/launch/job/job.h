@@ -25,7 +25,9 @@ struct JobSpec {
   /// TORCHELASTIC_RUN_ID and the log folder; empty: made up, where one launcher is enough. Several
   /// machines that are given one are given the same.
   std::string run_id;
-  int64_t max_restarts = 0;        ///< how often all ranks are started again after one failed
+  /// How often all ranks are started again after one failed; not after wrong use (was_wrong_use),
+  /// which the same program with the same arguments would meet again.
+  int64_t max_restarts = 0;
   double shutdown_timeout_s = 30;  ///< from the first signal to SIGKILL
   std::filesystem::path log_dir;   ///< empty: the user's state folder; see log_folder.h
   /// Take INT, HUP, QUIT and TERM while the job runs, and pass them on.

@@ -56,6 +56,14 @@ FreePort port_of(const JobSpec& spec, bool was_lost) {
   return port;
 }
 
+std::string no_restart_text(const RankFailure& failure) {
+  return concat("no restart: rank ",
+                failure.rank,
+                " ended with ",
+                describe_status(failure.wait_status),
+                ", wrong use, which would be the same again");
+}
+
 JobOutcome run(const JobSpec& typed, JobObserver& observer) {
   check(typed);
   JobSpec spec = typed;
@@ -83,9 +91,11 @@ JobOutcome run(const JobSpec& typed, JobObserver& observer) {
       continue;
     }
     const bool failed = result.failure && !was_interrupted(*result.failure);
-    const bool again = failed && !result.stop_wanted && result.left_behind.empty() &&
-                       outcome.restarts < spec.max_restarts;
-    if (!again) {
+    const bool may_restart = failed && !result.stop_wanted && result.left_behind.empty() &&
+                             outcome.restarts < spec.max_restarts;
+    const bool is_wrong_use = failed && was_wrong_use(result.failure->wait_status);
+    if (may_restart && is_wrong_use) observer.on_note(no_restart_text(*result.failure));
+    if (!may_restart || is_wrong_use) {
       outcome.failure = std::move(result.failure);
       outcome.interrupted_by = result.interrupted_by;
       outcome.left_behind = std::move(result.left_behind);

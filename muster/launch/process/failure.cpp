@@ -133,6 +133,10 @@ bool was_interrupted(int wait_status) {
   return WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 128 + SIGINT;
 }
 
+bool was_wrong_use(int wait_status) {
+  return WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 2;
+}
+
 bool was_interrupted(const RankFailure& failure) {
   return !failure.was_left && was_interrupted(failure.wait_status);
 }

@@ -50,6 +50,10 @@ std::string describe_status(int wait_status);
 /// and shells have it. Pure.
 bool was_interrupted(int wait_status);
 
+/// Its arguments, or what it was to work on, cannot be used: exit code 2, as of `muster train`,
+/// Python's argparse and most programs. Pure.
+bool was_wrong_use(int wait_status);
+
 /// "rank 1", "ranks 1, 2". Pure.
 std::string ranks_text(std::span<const int64_t> ranks);
 

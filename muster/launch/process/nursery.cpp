@@ -104,8 +104,10 @@ void Nursery::make() {
   if (pid_ < 0) throw failed("cannot start a process", fork_errno);
 }
 
+// A nursery that somebody has stopped is sent on, here and at each start: else nothing would begin.
 Nursery::~Nursery() {
   control_.reset();
+  if (pid_ > 0) ::kill(pid_, SIGCONT);
   const UniqueFd end(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
   pollfd wait{end.get(), POLLIN, 0};
   while (end && ::poll(&wait, 1, kEndMs) < 0 && errno == EINTR) {
@@ -138,6 +140,7 @@ Warden Nursery::start(const std::filesystem::path& program,
     make();
     if (!send_fds(control_.get(), fds)) throw failed("cannot start a process", EPIPE);
   }
+  ::kill(pid_, SIGCONT);
   return Warden(std::move(ours));
 }
 

@@ -90,6 +90,7 @@ void Warden::wake() const {
 }
 
 void Warden::reap() {
+  if (pid_ > 0) ::kill(pid_, SIGKILL);
   while (pid_ > 0 && ::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
   pid_ = -1;

@@ -110,8 +110,11 @@ class Warden {
 
   /// A warden that somebody has stopped goes on: nobody hears of its ranks else.
   void wake() const;
+  /// How often, once a rank has closed its streams: it is about to end, and shows that by nothing else.
+  static constexpr double kNudgeS = 1;
 
-  /// Waits for the end of the warden's process. Only after kAllGone or kDead.
+  /// Ends the warden's process, which has nothing left to do and may be stopped, and waits for that.
+  /// Only after kAllGone or kDead.
   void reap();
 
  private:

@@ -6,11 +6,13 @@
 
 #include "muster/base/text.h"
 #include "muster/models/layers/layers.h"
+#include "muster/models/layers/size_limits.h"
 
 namespace muster::models {
 namespace {
 
-constexpr int64_t kPooled = 7;  // height and width that the classifier sees
+constexpr int64_t kPooled = 7;          // height and width that the classifier sees
+constexpr int64_t kMostVggWidth = 512;  // channels of the last convolutions
 
 }  // namespace
 
@@ -22,6 +24,11 @@ VggImpl::VggImpl(const ImageShape& shape,
                        .rule = "hidden is at least 1",
                        .value = concat("hidden=", options.hidden)});
   }
+  check_weights("vgg",
+                {{kMostVggWidth, kPooled, kPooled, options.hidden},
+                 {options.hidden, options.hidden},
+                 {options.hidden, shape.classes}},
+                concat("hidden=", options.hidden));
   const int64_t channels = add_features(shape.channels, widths, options.batch_norm);
   add_classifier(channels * kPooled * kPooled, shape.classes, options);
   draw_convolutions(*this);

@@ -5,6 +5,7 @@
 
 #include "muster/base/text.h"
 #include "muster/models/layers/layers.h"
+#include "muster/models/layers/size_limits.h"
 
 namespace muster::models {
 namespace {
@@ -31,6 +32,11 @@ AlexnetImpl::AlexnetImpl(const ImageShape& shape, const AlexnetOptions& options)
                        .rule = "hidden is at least 1",
                        .value = concat("hidden=", options.hidden)});
   }
+  check_weights("alexnet",
+                {{256, kPooled, kPooled, options.hidden},
+                 {options.hidden, options.hidden},
+                 {options.hidden, shape.classes}},
+                concat("hidden=", options.hidden));
   const auto features = add_group(*this, "features");
   for (const Layer& layer : kLayers) {
     const auto conv = torch::nn::Conv2dOptions(layer.in, layer.out, layer.kernel)

@@ -3,15 +3,22 @@
 #include <ATen/ops/max_pool2d.h>
 
 #include "muster/base/text.h"
+#include "muster/models/layers/size_limits.h"
 
 namespace muster::models {
 
 CnnImpl::CnnImpl(const ImageShape& shape, const CnnOptions& options) {
+  const std::string sizes = concat("width=", options.width, ",hidden=", options.hidden);
   if (options.width < 1 || options.hidden < 1) {
-    throw usage_error({.refused = "model cnn",
-                       .rule = "width and hidden are at least 1",
-                       .value = concat("width=", options.width, ",hidden=", options.hidden)});
+    throw usage_error(
+        {.refused = "model cnn", .rule = "width and hidden are at least 1", .value = sizes});
   }
+  check_weights("cnn",
+                {{9, shape.channels, options.width},
+                 {18, options.width, options.width},
+                 {2, options.width, shape.height / 4, shape.width / 4, options.hidden},
+                 {options.hidden, shape.classes}},
+                sizes);
   const auto convolution = [](int64_t in, int64_t out) {
     return torch::nn::Conv2d(torch::nn::Conv2dOptions(in, out, 3).padding(1).bias(false));
   };

@@ -13,27 +13,40 @@
 #include "muster/base/text.h"
 #include "muster/models/layers/layers.h"
 #include "muster/models/layers/padding.h"
+#include "muster/models/layers/size_limits.h"
 
 namespace muster::models {
 namespace {
 
 constexpr size_t kTensorsPerDirection = 4;
 
+void check_lstm_sizes(const ImageShape& shape, const LstmOptions& options) {
+  const auto [hidden, layers, bidirectional, dropout, vocabulary, embedding, padding] = options;
+  const std::string sizes = concat(
+      "hidden=", hidden, ",layers=", layers, ",embedding=", embedding, ",vocabulary=", vocabulary);
+  if (hidden < 1 || layers < 1 || layers > kMostLayers || vocabulary < 0 || embedding < 1) {
+    throw usage_error(
+        {.refused = "model lstm",
+         .rule = concat("hidden, layers and embedding are at least 1, layers at most ",
+                        kMostLayers,
+                        ", vocabulary at least 0"),
+         .value = sizes});
+  }
+  const int64_t directions = bidirectional ? 2 : 1;
+  const int64_t features = vocabulary > 0 ? embedding : shape.channels * shape.width;
+  check_weights("lstm",
+                {{directions, 4, hidden, features},
+                 {vocabulary, embedding},
+                 {layers - 1, directions, 4, hidden, directions, hidden},
+                 {layers, directions, 4, hidden, hidden},
+                 {directions, hidden, shape.classes}},
+                sizes);
+}
+
 }  // namespace
 
 LstmImpl::LstmImpl(const ImageShape& shape, const LstmOptions& options) : options_(options) {
-  if (options.hidden < 1 || options.layers < 1 || options.vocabulary < 0 || options.embedding < 1) {
-    throw usage_error({.refused = "model lstm",
-                       .rule = "hidden, layers and embedding are at least 1, vocabulary at least 0",
-                       .value = concat("hidden=",
-                                       options.hidden,
-                                       ",layers=",
-                                       options.layers,
-                                       ",embedding=",
-                                       options.embedding,
-                                       ",vocabulary=",
-                                       options.vocabulary)});
-  }
+  check_lstm_sizes(shape, options);
   int64_t features = shape.channels * shape.width;
   if (options.vocabulary > 0) {
     embedding_ =

@@ -1,15 +1,24 @@
 #include "muster/models/zoo/mlp.h"
 
 #include "muster/base/text.h"
+#include "muster/models/layers/size_limits.h"
 
 namespace muster::models {
 
 MlpImpl::MlpImpl(const ImageShape& shape, const MlpOptions& options) {
-  if (options.hidden < 1 || options.layers < 1) {
-    throw usage_error({.refused = "model mlp",
-                       .rule = "hidden and layers are at least 1",
-                       .value = concat("hidden=", options.hidden, ",layers=", options.layers)});
+  const auto [hidden, layers] = options;
+  const std::string sizes = concat("hidden=", hidden, ",layers=", layers);
+  if (hidden < 1 || layers < 1 || layers > kMostLayers) {
+    throw usage_error(
+        {.refused = "model mlp",
+         .rule = concat("hidden and layers are at least 1, layers at most ", kMostLayers),
+         .value = sizes});
   }
+  check_weights("mlp",
+                {{shape.channels, shape.height, shape.width, hidden},
+                 {layers - 1, hidden, hidden},
+                 {hidden, shape.classes}},
+                sizes);
   int64_t width = shape.channels * shape.height * shape.width;
   for (int64_t i = 1; i <= options.layers + 1; ++i) {
     const int64_t next = i <= options.layers ? options.hidden : shape.classes;

@@ -14,6 +14,7 @@
 #include "muster/base/text.h"
 #include "muster/models/layers/layers.h"
 #include "muster/models/layers/padding.h"
+#include "muster/models/layers/size_limits.h"
 
 namespace muster::models {
 namespace {
@@ -98,6 +99,9 @@ void check_options(const ImageShape& shape, const TransformerOptions& options) {
                              options.tokens}) {
     if (size < 1) refuse_transformer("its sizes are at least 1", std::to_string(size));
   }
+  if (options.layers > kMostLayers)
+    refuse_transformer(concat("at most ", kMostLayers, " layers"),
+                       concat("layers=", options.layers));
   if (options.vocabulary < 0)
     refuse_transformer("vocabulary is at least 0", concat(options.vocabulary));
   if (options.width % options.heads != 0) {
@@ -109,6 +113,20 @@ void check_options(const ImageShape& shape, const TransformerOptions& options) {
     refuse_transformer("patches cover the image without a rest",
                        concat("patch=", options.patch, " for ", shape.height, " x ", shape.width));
   }
+  const bool reads_tokens = options.vocabulary > 0;
+  check_weights("transformer",
+                {{reads_tokens ? options.vocabulary : 0, options.width},
+                 {reads_tokens ? options.tokens : shape.height * shape.width, options.width},
+                 {reads_tokens ? 0 : shape.channels, options.patch, options.patch, options.width},
+                 {options.layers, 4, options.width, options.width},
+                 {options.layers, 2, options.width, options.feedforward},
+                 {options.width, shape.classes}},
+                concat("width=",
+                       options.width,
+                       ",layers=",
+                       options.layers,
+                       ",feedforward=",
+                       options.feedforward));
 }
 
 }  // namespace

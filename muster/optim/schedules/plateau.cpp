@@ -155,6 +155,10 @@ std::unique_ptr<Schedule> make_plateau(const ScheduleContext& context, const Par
 }  // namespace
 
 extern constinit const ScheduleEntry plateau_entry{
-    "plateau", "lower when the validation stopped getting better", kPlateauParams, &make_plateau};
+    .name = "plateau",
+    .help = "lower when the validation stopped getting better",
+    .params = kPlateauParams,
+    .make = &make_plateau,
+    .needs_metric = true};
 
 }  // namespace muster::optim

@@ -14,15 +14,17 @@
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
 #include "muster/distributed/meet/backend.h"
+#include "muster/parallel/hook/comm_hook.h"
 
 namespace muster::parallel {
 namespace {
 
 /// Everything that asks for the Reducer's own ways.
 bool wants_buckets(const distributed::ProcessGroup& group, const DdpOptions& options) {
-  return group.world_size() == 1 || !distributed::backends().at(group.backend()).needs_no_buckets ||
-         options.comm_hook != "none" || options.find_unused_parameters || options.static_graph ||
-         options.bucket_bytes_cap == kAutoBucketBytes || !options.sparse_gradients.empty();
+  return group.world_size() == 1 || !group.backend_entry().needs_no_buckets ||
+         has_comm_hook(options.comm_hook) || options.find_unused_parameters ||
+         options.static_graph || options.bucket_bytes_cap == kAutoBucketBytes ||
+         !options.sparse_gradients.empty();
 }
 
 bool dense_on_cpu(const at::Tensor& tensor) {

@@ -36,6 +36,10 @@ std::shared_ptr<CommHook> make_comm_hook(CommHookFunction function) {
   return std::make_shared<FunctionHook>(std::move(function));
 }
 
+bool has_comm_hook(const std::string& spec) {
+  return !comm_hooks().at(parse_spec(spec).name).is_plain;
+}
+
 std::shared_ptr<CommHook> make_comm_hook(const std::string& spec,
                                          const distributed::ProcessGroup& group) {
   const Spec parsed = parse_spec(spec);

@@ -86,10 +86,15 @@ struct CommHookEntry {
   std::shared_ptr<CommHook> (*make)(const distributed::ProcessGroup& group,
                                     const ParamValues& params);
   bool keeps_errors = false;  ///< what a step lost is added to a later one
+  bool is_plain = false;      ///< no hook: `make` gives null
 };
 
 /// All communication hooks (generated; see Note [Generated tables]).
 EntryTable<CommHookEntry> comm_hooks();
+
+/// Whether the hook that `spec` names is one: false for "none". Throws a usage error for an unknown
+/// name.
+bool has_comm_hook(const std::string& spec);
 
 /// Makes the hook that `spec` names: "fp16" or "powersgd:rank=2,start=100"; null for "none". Throws
 /// a usage error for an unknown name or parameter.

@@ -11,7 +11,10 @@ std::shared_ptr<CommHook> make_none(const distributed::ProcessGroup&, const Para
 
 }  // namespace
 
-extern constinit const CommHookEntry none_entry{
-    "none", "the average in the gradients' own dtype", {}, &make_none};
+extern constinit const CommHookEntry none_entry{.name = "none",
+                                                .help = "the average in the gradients' own dtype",
+                                                .params = {},
+                                                .make = &make_none,
+                                                .is_plain = true};
 
 }  // namespace muster::parallel

@@ -12,6 +12,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/distributed/meet/backend.h"
 #include "muster/parallel/module/module_agreement.h"
 #include "muster/parallel/pipeline/pipeline_checks.h"
 #include "muster/parallel/pipeline_ranks/step_verdict.h"
@@ -97,7 +98,7 @@ void RankModel::cut_here(const DistributedPipelineOptions& options) {
       options.schedule,
       std::ssize(first_block),
       ranks.world_size(),
-      ranks.backend() == "nccl" ? pipeline::Sends::kRendezvous : pipeline::Sends::kBuffered);
+      ranks.backend_entry().sends_wait ? pipeline::Sends::kRendezvous : pipeline::Sends::kBuffered);
   placement = lists->of(options.micro_batches).placement;
   mine = placement.stages_of(ranks.rank());
   const std::vector<StagePlace> places(first_block.size(), {device, false});

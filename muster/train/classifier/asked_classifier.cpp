@@ -1,11 +1,11 @@
 #include "muster/train/classifier/asked_classifier.h"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
+#include "muster/base/params.h"
 #include "muster/base/text.h"
 #include "muster/data/sets/subset_dataset.h"
 #include "muster/data/transform/transformed.h"
@@ -56,11 +56,13 @@ void check_is_classifier(const std::filesystem::path& run, const Checkpoint& sav
 TrainPlan plan_of(const Json& record) {
   TrainPlan plan;
   take_over(record, {}, plan.options);
-  std::tie(plan.model_name, plan.model_params) = split_spec(plan.options.model);
+  Spec model = parse_spec(plan.options.model);
+  plan.model_name = std::move(model.name);
+  plan.model_params = std::move(model.params);
   Spec samples = data::parse_dataset_spec(plan.options.data);
   plan.data_name = std::move(samples.name);
   plan.data_params = std::move(samples.params);
-  const auto [precision, params] = split_spec(plan.options.precision);
+  const auto [precision, params] = parse_spec(plan.options.precision);
   plan.precision = parse_precision(precision, params);
   plan.train_samples = record.value("train_samples", int64_t{0});
   plan.learned = learned_before(record);

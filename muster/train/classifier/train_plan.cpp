@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <iterator>
-#include <tuple>
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/params.h"
 #include "muster/base/text.h"
 #include "muster/data/transform/transformed.h"
 #include "muster/formats/crc32.h"
@@ -217,7 +217,9 @@ TrainPlan resolve(const TrainOptions& options,
   check_options(options);
   TrainPlan plan;
   plan.options = options;
-  std::tie(plan.model_name, plan.model_params) = split_spec(options.model);
+  Spec model = parse_spec(options.model);
+  plan.model_name = std::move(model.name);
+  plan.model_params = std::move(model.params);
   Spec samples = data::parse_dataset_spec(options.data);
   plan.data_name = std::move(samples.name);
   plan.data_params = std::move(samples.params);

@@ -169,9 +169,8 @@ std::string why_not(const FitPlan& plan) {
 std::string caveats(const FitPlan& plan) {
   std::vector<std::string> all;
   const StrategyEntry& strategy = strategies().at(plan.strategy_name);
-  const std::string_view name = strategy.name;
-  if (name != "single" && name != "ddp" && name != "dp")
-    all.push_back(concat("of a rank with the whole model, which ", name, " divides"));
+  if (strategy.divides_model)
+    all.push_back(concat("of a rank with the whole model, which ", strategy.name, " divides"));
   if (plan.world_size > 1) all.emplace_back("without what ranks send each other");
   if (plan.options.activation_checkpointing != "off")
     all.emplace_back("with all activations, which are fewer where parts run again");

@@ -2,14 +2,18 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 #include <ATen/Parallel.h>
 
 #include "muster/base/error.h"
+#include "muster/base/params.h"
 #include "muster/base/text.h"
 #include "muster/data/loader/loader.h"
+#include "muster/distributed/meet/backend.h"
 #include "muster/optim/optimizer.h"
 #include "muster/optim/schedule.h"
+#include "muster/parallel/hook/comm_hook.h"
 #include "muster/train/plan/option_checks.h"
 #include "muster/train/plan/placement.h"
 #include "muster/train/replicas/ddp_strategy.h"
@@ -19,6 +23,12 @@ namespace muster::train {
 namespace {
 
 constexpr std::string_view kMonitored = "validate_";
+
+void take_spec(const std::string& text, std::string& name, ParamValues& params) {
+  Spec spec = parse_spec(text);
+  name = std::move(spec.name);
+  params = std::move(spec.params);
+}
 
 /// What cannot work without a validation split is refused before the first step.
 void check_validation(const FitOptions& options, const FitNumbers& numbers) {
@@ -30,13 +40,14 @@ void check_validation(const FitOptions& options, const FitNumbers& numbers) {
          .rule = concat("at most the ", numbers.steps_per_epoch, " steps of an epoch"),
          .value = std::to_string(interval)});
   }
-  const bool plateau = numbers.schedule_name == "plateau";
-  if (options.patience == 0 && options.test_weights == "last" && !plateau && interval == 0) return;
+  const bool scheduled = optim::schedules().at(numbers.schedule_name).needs_metric;
+  if (options.patience == 0 && options.test_weights == "last" && !scheduled && interval == 0)
+    return;
   const bool limited = numbers.validation_samples > 0;
   throw usage_error({.refused = options.patience > 0             ? "--patience"
                                 : options.test_weights == "best" ? "--test-weights best"
                                 : interval > 0                   ? "--val-check-interval"
-                                                                 : "--lr-schedule plateau",
+                                               : "--lr-schedule " + numbers.schedule_name,
                      .rule = "it is decided by the validation samples",
                      .value = limited ? "--limit-val-batches 0" : "none are held out",
                      .hint = limited ? "leave --limit-val-batches away, or give some"
@@ -92,7 +103,9 @@ void check_ranks(const StrategyEntry& strategy,
                        .hint = "say --devices N, at most the number of cores"});
   }
   const bool has_threads = devices > 0 && processes == 1;
-  if (has_threads && backend != "auto" && backend != "thread") {
+  const distributed::BackendEntry* named = distributed::backends().find(backend);
+  const bool is_for_threads = named != nullptr && named->for_threads_only;
+  if (has_threads && backend != "auto" && !is_for_threads) {
     throw usage_error({.refused = "--backend " + backend,
                        .rule = "ranks that are threads of this process talk over `thread`",
                        .value = concat("--devices ", options.devices),
@@ -119,7 +132,7 @@ void resolve_strategy(FitOptions& options, FitNumbers& numbers, const Surroundin
   const int64_t devices = parse_devices(options.devices).count, processes = around.world_size;
   if (options.strategy == "auto")
     options.strategy = processes > 1 ? "ddp" : devices > 0 ? "dp" : "single";
-  std::tie(numbers.strategy_name, numbers.strategy_params) = split_spec(options.strategy);
+  take_spec(options.strategy, numbers.strategy_name, numbers.strategy_params);
   const StrategyEntry& strategy = strategies().at(numbers.strategy_name);
   check_ranks(strategy, options, processes, devices);
   numbers.threads = processes == 1 ? devices : 0;
@@ -335,8 +348,8 @@ FitNumbers resolve_fit(FitOptions& options,
   numbers.test_fingerprint = splits.test_fingerprint;
   numbers.validation_fingerprint = splits.validation_fingerprint;
   resolve_strategy(options, numbers, around);
-  std::tie(numbers.optimizer_name, numbers.optimizer_params) = split_spec(options.optimizer);
-  std::tie(numbers.schedule_name, numbers.schedule_params) = split_spec(options.lr_schedule);
+  take_spec(options.optimizer, numbers.optimizer_name, numbers.optimizer_params);
+  take_spec(options.lr_schedule, numbers.schedule_name, numbers.schedule_params);
   const auto own_rate = numbers.schedule_params.find("max_lr");
   if (!options.lr.search.empty() && own_rate != numbers.schedule_params.end() &&
       to_double(own_rate->second).value_or(0) != 0) {
@@ -345,7 +358,7 @@ FitNumbers resolve_fit(FitOptions& options,
                        .value = "--lr-schedule " + options.lr_schedule,
                        .hint = "leave max_lr away"});
   }
-  const auto [precision, precision_params] = split_spec(options.precision);
+  const auto [precision, precision_params] = parse_spec(options.precision);
   numbers.precision = parse_precision(precision, precision_params);
   if (options.fast_dev_run && !options.lr.search.empty()) {
     numbers.remarks.emplace_back("a fast dev run searches for no learning rate");
@@ -375,7 +388,7 @@ FitNumbers resolve_fit(FitOptions& options,
       around.intraop_threads > 0 ? around.intraop_threads : at::get_num_threads();
   numbers.intraop_threads = std::max<int64_t>(1, threads / std::max<int64_t>(1, numbers.threads));
   check_parts(options, numbers, metrics);
-  if (options.comm_hook != "none" && numbers.world_size == 1)
+  if (parallel::has_comm_hook(options.comm_hook) && numbers.world_size == 1)
     numbers.remarks.push_back(
         concat("--comm-hook ", options.comm_hook, ": one rank has nothing to send"));
   return numbers;

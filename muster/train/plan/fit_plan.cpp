@@ -4,6 +4,7 @@
 
 #include "muster/base/text.h"
 #include "muster/distributed/meet/backend.h"
+#include "muster/parallel/hook/comm_hook.h"
 #include "muster/train/plan/lr_search.h"
 #include "muster/train/plan/placement.h"
 
@@ -42,12 +43,6 @@ std::string searched(const std::string& spec) {
 
 int64_t limited_samples(int64_t samples, int64_t batches, int64_t batch_size) {
   return batches < 0 ? samples : std::min(samples, batches * batch_size);
-}
-
-std::pair<std::string, ParamValues> split_spec(const std::string& spec) {
-  const size_t at = spec.find(':');
-  if (at == std::string::npos) return {spec, {}};
-  return {spec.substr(0, at), parse_param_values(std::string_view(spec).substr(at + 1))};
 }
 
 Json to_json(const FitNumbers& numbers) {
@@ -115,7 +110,7 @@ std::string explain(const FitOptions& options, const FitNumbers& plan, const std
   line("device",
        names_of(plan.machine_devices),
        plan.device_reason.empty() ? "" : concat(" (", plan.device_reason, ")"));
-  if (options.comm_hook != "none") line("comm hook", options.comm_hook);
+  if (parallel::has_comm_hook(options.comm_hook)) line("comm hook", options.comm_hook);
   if (options.find_unused_parameters) line("unused", "parameters are looked for in each step");
   if (options.sync_batch_norm) line("batch norm", "over the samples of all ranks");
   if (options.activation_checkpointing != "off") {

@@ -76,9 +76,6 @@ struct FitPlan : FitNumbers {
 /// The samples of the first `batches` batches; all of them if that is -1.
 int64_t limited_samples(int64_t samples, int64_t batches, int64_t batch_size);
 
-/// "mlp:hidden=64" -> {"mlp", {{"hidden", "64"}}}.
-std::pair<std::string, ParamValues> split_spec(const std::string& spec);
-
 /// The options as they were resolved, and the numbers: a record for config.json and checkpoints.
 Json to_json(const FitOptions& options, const FitNumbers& numbers);
 Json to_json(const TrainOptions& options, const FitNumbers& numbers);

@@ -10,6 +10,7 @@
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/metric_text.h"
+#include "muster/base/params.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
 #include "muster/distributed/process_group.h"
@@ -145,7 +146,7 @@ int ask_task(const TaskAskLine& line,
   if (first) note_other_content(record, ask.split, *samples, console);
   check_same_samples(*samples, "the samples of " + name, group);
   load_asked(*task, device, told, std::move(saved), group);
-  const auto [precision, params] = split_spec(trained.precision);
+  const auto [precision, params] = parse_spec(trained.precision);
   const EvaluateOptions options =
       asked_options(ask, around, told, parse_precision(precision, params).kind);
   if (line.predicts) {

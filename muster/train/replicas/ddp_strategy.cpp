@@ -52,7 +52,7 @@ void check_split_replicas(const FitOptions& options, const FitNumbers& numbers) 
     throw refusal("--find-unused-parameters",
                   "gradients are averaged after backward, and each parameter has one then");
   }
-  if (options.comm_hook != "none" && numbers.world_size > 1)
+  if (parallel::has_comm_hook(options.comm_hook) && numbers.world_size > 1)
     throw refusal("--comm-hook", "gradients travel after backward, as they are");
 }
 

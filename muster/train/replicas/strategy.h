@@ -191,6 +191,8 @@ struct StrategyEntry {
   /// A step may fail on one rank and be made again (--on-oom split): with that option no rank meets
   /// another one in accumulate(), and forward_backward() fails on all ranks where it fails on one.
   bool splits_steps = false;
+  /// A rank holds a part of the weights, the gradients or the optimizer's state, not all of them.
+  bool divides_model = false;
 };
 
 /// Bytes of `bucket_mb` MiB. Throws a usage error that names `owner` for none, and for more than a

@@ -47,17 +47,16 @@ std::unique_ptr<Strategy> make_fsdp(StrategyRequest request, const ParamValues& 
 }  // namespace
 
 extern constinit const StrategyEntry fsdp_entry{
-    "fsdp",
-    "as zero2, with the weights in shards too, gathered part by part (ZeRO-3)",
-    RankSource::kProcesses,
-    kFsdpParams,
-    &check_fsdp,
-    &make_fsdp,
-    /*takes_whole_task=*/true,
-    /*recomputes_units=*/false,
-    /*takes_comm_hook=*/false,
-    /*ranks_per_replica=*/nullptr,
-    /*places_units=*/true,
-    [](torch::nn::Module& module, const FitPlan&, const ParamValues&) { fsdp_units(module); }};
+    .name = "fsdp",
+    .help = "as zero2, with the weights in shards too, gathered part by part (ZeRO-3)",
+    .ranks = RankSource::kProcesses,
+    .params = kFsdpParams,
+    .check = &check_fsdp,
+    .make = &make_fsdp,
+    .takes_whole_task = true,
+    .places_units = true,
+    .check_module =
+        [](torch::nn::Module& module, const FitPlan&, const ParamValues&) { fsdp_units(module); },
+    .divides_model = true};
 
 }  // namespace muster::train

@@ -44,25 +44,29 @@ void check_pipeline(const FitOptions& options,
 }  // namespace
 
 extern constinit const StrategyEntry pipeline_entry{
-    "pipeline",
-    "the model cut into stages on the ranks, batches into micro-batches that pass through them",
-    RankSource::kProcesses,
-    detail::kPipelineParams,
-    &check_pipeline,
-    [](StrategyRequest request, const ParamValues& params) {
-      return detail::make_pipeline(std::move(request), params, kPipeline);
-    },
-    /*takes_whole_task=*/true,
-    /*recomputes_units=*/true,
-    /*takes_comm_hook=*/false,
-    [](int64_t world_size, const ParamValues& params) {
-      return detail::ranks_of_pipeline(
-          world_size, detail::pipeline_options(params, kPipeline), kPipeline);
-    },
-    /*places_units=*/true,
-    [](torch::nn::Module& module, const FitPlan& plan, const ParamValues& params) {
-      detail::check_pipeline(module, plan.ranks_per_replica, params, kPipeline);
-    },
-    /*splits_steps=*/true};
+    .name = "pipeline",
+    .help =
+        "the model cut into stages on the ranks, batches into micro-batches that pass through them",
+    .ranks = RankSource::kProcesses,
+    .params = detail::kPipelineParams,
+    .check = &check_pipeline,
+    .make =
+        [](StrategyRequest request, const ParamValues& params) {
+          return detail::make_pipeline(std::move(request), params, kPipeline);
+        },
+    .takes_whole_task = true,
+    .recomputes_units = true,
+    .ranks_per_replica =
+        [](int64_t world_size, const ParamValues& params) {
+          return detail::ranks_of_pipeline(
+              world_size, detail::pipeline_options(params, kPipeline), kPipeline);
+        },
+    .places_units = true,
+    .check_module =
+        [](torch::nn::Module& module, const FitPlan& plan, const ParamValues& params) {
+          detail::check_pipeline(module, plan.ranks_per_replica, params, kPipeline);
+        },
+    .splits_steps = true,
+    .divides_model = true};
 
 }  // namespace muster::train

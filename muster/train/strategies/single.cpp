@@ -22,18 +22,12 @@ std::unique_ptr<Strategy> make_single(StrategyRequest request, const ParamValues
 }  // namespace
 
 extern constinit const StrategyEntry single_entry{
-    "single",
-    "one rank: one process on one device",
-    RankSource::kNone,
-    {},
-    [](const FitOptions&, const FitNumbers&, const ParamValues&) {},
-    &make_single,
-    /*takes_whole_task=*/false,
-    /*recomputes_units=*/false,
-    /*takes_comm_hook=*/false,
-    /*ranks_per_replica=*/nullptr,
-    /*places_units=*/false,
-    /*check_module=*/nullptr,
-    /*splits_steps=*/true};
+    .name = "single",
+    .help = "one rank: one process on one device",
+    .ranks = RankSource::kNone,
+    .params = {},
+    .check = [](const FitOptions&, const FitNumbers&, const ParamValues&) {},
+    .make = &make_single,
+    .splits_steps = true};
 
 }  // namespace muster::train

@@ -16,6 +16,7 @@ extern constinit const StrategyEntry zero1_entry{
         [](StrategyRequest request, const ParamValues& params) {
           return detail::make_zero(1, std::move(request), params, "strategy zero1");
         },
-    .splits_steps = true};
+    .splits_steps = true,
+    .divides_model = true};
 
 }  // namespace muster::train

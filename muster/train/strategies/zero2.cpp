@@ -16,6 +16,7 @@ extern constinit const StrategyEntry zero2_entry{
         [](StrategyRequest request, const ParamValues& params) {
           return detail::make_zero(2, std::move(request), params, "strategy zero2");
         },
-    .splits_steps = true};
+    .splits_steps = true,
+    .divides_model = true};
 
 }  // namespace muster::train

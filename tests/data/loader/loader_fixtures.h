@@ -79,6 +79,12 @@ class Gated final : public Numbers {
     return calls_;
   }
 
+  /// Calls that have not come back.
+  int64_t loading() const {
+    const std::lock_guard lock(mutex_);
+    return loading_;
+  }
+
   std::vector<SampleContext> contexts() const {
     const std::lock_guard lock(mutex_);
     return contexts_;
@@ -93,16 +99,18 @@ class Gated final : public Numbers {
   Batch load(std::span<const int64_t> indices, const SampleContext& context) const override {
     std::unique_lock lock(mutex_);
     ++calls_;
+    ++loading_;
     contexts_.push_back(context);
     intraop_threads_.push_back(at::get_num_threads());
     changed_.notify_all();
     changed_.wait(lock, [&] { return open_; });
+    --loading_;
     return Numbers::load(indices, context);
   }
 
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
-  mutable int64_t calls_ = 0;
+  mutable int64_t calls_ = 0, loading_ = 0;
   mutable std::vector<SampleContext> contexts_;
   mutable std::vector<int> intraop_threads_;
   bool open_ = true;

@@ -14,14 +14,14 @@ using ::testing::HasSubstr;
 
 TEST(FaultPlan, RulesStandBetweenSemicolonsOrLineEnds) {
   const FaultPlan plan = parse_fault_plan(
-      "kill@rank=1,op=allreduce,at=7; delay=200ms @ op=broadcast\n nan@rank=0,step=3;; stop");
+      "kill@rank=1,op=all_reduce,at=7; delay=200ms @ op=broadcast\n nan@rank=0,step=3;; stop");
   EXPECT_EQ(plan,
             (FaultPlan{{.action = FaultAction::kKill, .rank = 1, .op = OpKind::kAllreduce, .at = 7},
                        {.action = FaultAction::kDelay, .delay = 200ms, .op = OpKind::kBroadcast},
                        {.action = FaultAction::kNan, .rank = 0, .step = 3},
                        {.action = FaultAction::kStop}}));
   EXPECT_EQ(fault_plan_text(plan),
-            "kill@rank=1,op=allreduce,at=7; delay=200ms@op=broadcast; nan@rank=0,step=3; stop");
+            "kill@rank=1,op=all_reduce,at=7; delay=200ms@op=broadcast; nan@rank=0,step=3; stop");
   EXPECT_EQ(parse_fault_plan(fault_plan_text(plan)), plan);
   EXPECT_TRUE(parse_fault_plan(" \n;").empty());
 }
@@ -50,7 +50,7 @@ TEST(FaultPlan, BadRulesAreRefusedWithWhatIsWrong) {
   };
   EXPECT_THAT(refusal("kil@rank=1"), HasSubstr("unknown action \"kil\""));
   EXPECT_THAT(refusal("kil@rank=1"), HasSubstr("did you mean \"kill\"?"));
-  EXPECT_THAT(refusal("skip@op=allredux"), HasSubstr("did you mean \"allreduce\"?"));
+  EXPECT_THAT(refusal("skip@op=all_redux"), HasSubstr("did you mean \"all_reduce\"?"));
   EXPECT_THAT(refusal("skip@rnk=1"), HasSubstr("did you mean \"rank\"?"));
   EXPECT_THAT(refusal("skip@rank"), HasSubstr("conditions read key=value"));
   EXPECT_THAT(refusal("skip@rank=x"), HasSubstr("rank is a number from 0"));

@@ -20,7 +20,7 @@ OpRecord op(OpKind kind, int64_t elements, const char* dtype = "float32", int ro
 }
 
 TEST(OpRecord, ReadsAsPeopleWriteIt) {
-  EXPECT_EQ(describe(op(OpKind::kAllreduce, 1000)), "allreduce sum float32[1000]");
+  EXPECT_EQ(describe(op(OpKind::kAllreduce, 1000)), "all_reduce sum float32[1000]");
   EXPECT_EQ(describe(op(OpKind::kBroadcast, 4, "int64", 2)), "broadcast root 2 int64[4]");
   OpRecord send = op(OpKind::kSend, 6, "float32", 1);
   send.tag = 7;
@@ -30,7 +30,7 @@ TEST(OpRecord, ReadsAsPeopleWriteIt) {
   for (int64_t i = 0; i < 5; ++i)
     add_tensor(many, {.dtype = "int32", .dims = 7, .elements = 2, .sizes = {1, 1, 1, 1, 2}}, 4);
   EXPECT_THAT(describe(many),
-              ::testing::StartsWith("allreduce_coalesced max int32[1, 1, 1, 1, 2, …]"));
+              ::testing::StartsWith("all_reduce_coalesced max int32[1, 1, 1, 1, 2, …]"));
   EXPECT_THAT(describe(many), ::testing::EndsWith("and 2 more tensors"));
   EXPECT_EQ(many.bytes, 40);
 }

@@ -240,7 +240,7 @@ TEST(Timeline, WhereEndsAreUnknownCommunicationIs) {
   const Json trace = parse_json(chrome_trace(parts), "trace");
   int found = 0;
   for (const Json& event : trace.at("traceEvents")) {
-    if (event.at("name") != "allreduce") continue;
+    if (event.at("name") != "all_reduce") continue;
     ++found;
     EXPECT_EQ(event.at("dur"), 0);
     EXPECT_EQ(event.at("args").at("duration"), "unknown");
@@ -298,14 +298,14 @@ TEST(ChromeTrace, HoldsCompleteAndMetadataEventsWithTheirFields) {
     names.insert(event.at("name"));
     rows[{event.at("pid"), event.at("tid")}].emplace_back(
         event.at("ts").get<double>(), event.at("ts").get<double>() + event.at("dur").get<double>());
-    if (event.at("name") == "allreduce") {
+    if (event.at("name") == "all_reduce") {
       EXPECT_EQ(event.at("args").at("bytes"), 1000);
-      EXPECT_EQ(event.at("args").at("call"), "allreduce sum float32[250]");
+      EXPECT_EQ(event.at("args").at("call"), "all_reduce sum float32[250]");
     }
   }
   EXPECT_EQ(phases["X"], 2 * (3 + 6 + 6));
   EXPECT_THAT(names,
-              ::testing::IsSupersetOf({"step 0", "step 2", "forward", "backward", "allreduce"}));
+              ::testing::IsSupersetOf({"step 0", "step 2", "forward", "backward", "all_reduce"}));
   // Spans of one row do not cross.
   for (auto& [row, spans] : rows) {
     std::sort(spans.begin(), spans.end());

@@ -38,9 +38,10 @@ TEST_P(Culprits, DifferentShapesAreRefusedOnAllRanksWithBothShapes) {
   });
   for (const std::string& error : errors) {
     EXPECT_THAT(error, HasSubstr("ranks disagree on a collective"));
-    EXPECT_THAT(error, HasSubstr("rank 0: ALLREDUCE sum Float[2]"));
-    EXPECT_THAT(error,
-                HasSubstr("rank " + std::to_string(world_size() - 1) + ": ALLREDUCE sum Float[3]"));
+    EXPECT_THAT(error, HasSubstr("rank 0: all_reduce sum float32[2]"));
+    EXPECT_THAT(
+        error,
+        HasSubstr("rank " + std::to_string(world_size() - 1) + ": all_reduce sum float32[3]"));
   }
 }
 
@@ -55,8 +56,9 @@ TEST_P(Culprits, SparseTensorsOfDifferentShapesAreRefusedOnAllRanksWithBothShape
     EXPECT_TRUE(torch::equal(fine[0].to_dense(), torch::eye(4) * group.world_size()));
   });
   for (const std::string& error : errors) {
-    EXPECT_THAT(error, HasSubstr("rank 0 has Float[4, 4] with 2 sparse dimensions"));
-    EXPECT_THAT(error, HasSubstr("rank " + std::to_string(world_size() - 1) + " has Float[3, 4]"));
+    EXPECT_THAT(error, HasSubstr("rank 0 has float32[4, 4] with 2 sparse dimensions"));
+    EXPECT_THAT(error,
+                HasSubstr("rank " + std::to_string(world_size() - 1) + " has float32[3, 4]"));
   }
 }
 
@@ -71,16 +73,16 @@ TEST_P(Culprits, DifferentOperationsDtypesAndRootsAreRefused) {
         group.all_reduce(tensor);
       }
     });
-    EXPECT_THAT(call, HasSubstr("rank 1: BROADCAST root 0 Float[2]"));
+    EXPECT_THAT(call, HasSubstr("rank 1: broadcast root 0 float32[2]"));
     torch::Tensor typed = torch::ones({2}, odd ? torch::kInt : torch::kFloat);
     EXPECT_THAT(error_of([&] { group.all_reduce(typed); }),
-                HasSubstr("rank 1: ALLREDUCE sum Int[2]"));
+                HasSubstr("rank 1: all_reduce sum int32[2]"));
     EXPECT_THAT(error_of([&] { group.broadcast(tensor, odd ? 1 : 0); }),
-                HasSubstr("rank 1: BROADCAST root 1 Float[2]"));
+                HasSubstr("rank 1: broadcast root 1 float32[2]"));
     EXPECT_THAT(error_of([&] {
                   group.all_reduce(tensor, odd ? c10d::ReduceOp::MAX : c10d::ReduceOp::SUM);
                 }),
-                HasSubstr("rank 1: ALLREDUCE max Float[2]"));
+                HasSubstr("rank 1: all_reduce max float32[2]"));
     group.barrier();
   });
 }
@@ -131,7 +133,7 @@ TEST_P(Culprits, AMessageForAnotherTensorIsRefused) {
       error_of([&] { sent->wait(); });
     } else {
       EXPECT_THAT(error_of([&] { group.c10d()->recv(word, 0, 0)->wait(); }),
-                  HasSubstr("rank 0 sent Float[4] for Float[5]"));
+                  HasSubstr("rank 0 sent float32[4] for float32[5]"));
     }
   });
 }
@@ -166,7 +168,7 @@ TEST_P(Culprits, ARankThatStallsIsNamedAfterTheTimeoutAndToldWhenItComes) {
     errors[group.rank()] = error_of([&] { group.all_reduce(tensor); });
   });
   for (int rank = 0; rank < late; ++rank) {
-    EXPECT_THAT(errors[rank], HasSubstr("ALLREDUCE sum Float[5] #1")) << rank;
+    EXPECT_THAT(errors[rank], HasSubstr("all_reduce sum float32[5] #1")) << rank;
     // On a machine that stands still others may be late as well: "rank 1, 3 did not come".
     EXPECT_THAT(
         errors[rank],
@@ -174,8 +176,9 @@ TEST_P(Culprits, ARankThatStallsIsNamedAfterTheTimeoutAndToldWhenItComes) {
     EXPECT_THAT(errors[rank], HasSubstr("timed out after 700 ms"));
   }
   if (GetParam().backend == "shm") {
-    EXPECT_THAT(errors[late], HasSubstr("failed: ALLREDUCE sum Float[5] #1"));
-    EXPECT_THAT(errors[0], HasSubstr("rank " + std::to_string(late) + " was last in ALLREDUCE #0"));
+    EXPECT_THAT(errors[late], HasSubstr("failed: all_reduce sum float32[5] #1"));
+    EXPECT_THAT(errors[0],
+                HasSubstr("rank " + std::to_string(late) + " was last in all_reduce #0"));
   }
 }
 
@@ -196,7 +199,8 @@ TEST_P(CulpritsOfHosts, DifferentShapesAreRefusedOnAllRanksWithBothShapes) {
     group.barrier();
   });
   for (const std::string& error : errors)
-    EXPECT_THAT(error, HasSubstr("rank 0: ALLREDUCE sum Float[2]; rank 1: ALLREDUCE sum Float[3]"));
+    EXPECT_THAT(error,
+                HasSubstr("rank 0: all_reduce sum float32[2]; rank 1: all_reduce sum float32[3]"));
 }
 
 TEST_P(CulpritsOfHosts, ARankThatEndedIsNamedOnAllHosts) {
@@ -266,7 +270,7 @@ TEST(ShmRanks, ARankThatSkippedACollectiveIsNamedWithWhatItCalledInstead) {
             },
             {.backend = "shm"});
   for (const std::string& error : errors)
-    EXPECT_THAT(error, HasSubstr("rank 0: BROADCAST root 0 Float[5]; rank 1: BARRIER"));
+    EXPECT_THAT(error, HasSubstr("rank 0: broadcast root 0 float32[5]; rank 1: barrier"));
 }
 
 }  // namespace

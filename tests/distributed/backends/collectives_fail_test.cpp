@@ -96,9 +96,9 @@ TEST_P(CollectivesThatFail, SparseTensorsOfDifferentSizesAreRefusedOnAllRanks) {
     };
     const bool odd = group.rank() == 1;
     EXPECT_THAT(sum_of({odd ? 4 : 3}),
-                HasSubstr("rank 0 has Float[3] with 1 sparse dimension; rank 1 has Float[4]"));
+                HasSubstr("rank 0 has float32[3] with 1 sparse dimension; rank 1 has float32[4]"));
     EXPECT_THAT(sum_of(odd ? std::vector<int64_t>{3, 1} : std::vector<int64_t>{3}),
-                HasSubstr("ranks disagree on ALLREDUCE of sparse tensors"));
+                HasSubstr("ranks disagree on all_reduce of sparse tensors"));
     EXPECT_EQ(sum_of({3}), kNoError);
   });
 }

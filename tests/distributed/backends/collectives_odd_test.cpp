@@ -47,10 +47,10 @@ std::vector<Odd> odd_tensors() {
   const at::Tensor plain = torch::ones({2, 2});
   return {
       {"undefined", {}, "tensors are defined (got undefined tensor)"},
-      {"meta", at::empty({2, 2}, at::kMeta), "tensors hold values (got Float[2, 2] on the meta"},
+      {"meta", at::empty({2, 2}, at::kMeta), "tensors hold values (got float32[2, 2] on the meta"},
       {"quantized",
        at::quantize_per_tensor(plain, 0.1, 0, at::kQInt8),
-       "tensors hold plain numbers (got QInt8[2, 2], which is quantized)"},
+       "tensors hold plain numbers (got qint8[2, 2], which is quantized)"},
       {"csr", plain.to_sparse_csr(), "tensors are dense"},
       {"mkldnn", plain.to_mkldnn(), "tensors are dense"},
       {"nested",
@@ -114,7 +114,7 @@ TEST_P(OddCollectives, TensorsThatNoBackendMovesAreRefusedByBackends) {
         SCOPED_TRACE(i);
         const bool refuses_any =
             i + 1 == std::size(calls) && !can(Ability::kAnySource);  // whatever it is
-        expect_refused(group, calls[i], refuses_any ? "RECVANYSOURCE" : odd.words.substr(0, 12));
+        expect_refused(group, calls[i], refuses_any ? "recv_any" : odd.words.substr(0, 12));
       }
     }
   });

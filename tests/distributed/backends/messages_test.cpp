@@ -141,9 +141,9 @@ TEST_P(Messages, ForAnotherTensorAreRefusedAndTheNextOnesCome) {
       if (!asked_first) ask();
       if (group.rank() == 1) {
         EXPECT_THAT(refusal_of([&] { works[0].wait(); }),
-                    HasSubstr("rank 0 sent Float[4] for Float[5]"));
+                    HasSubstr("rank 0 sent float32[4] for float32[5]"));
         EXPECT_THAT(refusal_of([&] { works[1].wait(); }),
-                    HasSubstr("rank 0 sent Long[2, 3] for Float[6]"));
+                    HasSubstr("rank 0 sent int64[2, 3] for float32[6]"));
         works[2].wait();
         EXPECT_TRUE(torch::equal(in[2], torch::full({4}, 2.0F)));
       }

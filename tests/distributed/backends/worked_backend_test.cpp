@@ -106,14 +106,14 @@ c10::intrusive_ptr<c10d::Backend> make(const BackendRequest& request) {
 }  // namespace
 
 extern constinit const BackendEntry store_entry{
-    "store",
-    "tensors through the store where the ranks met; slow",
-    -1,
-    c10d::ProcessGroup::BackendType::CUSTOM,
-    [] { return std::string(); },
-    &make,
-    true,
-    false};
+    .name = "store",
+    .help = "tensors through the store where the ranks met; slow",
+    .preference = -1,
+    .type = c10d::ProcessGroup::BackendType::CUSTOM,
+    .available = [] { return std::string(); },
+    .make = &make,
+    .moves_cpu = true,
+    .moves_cuda = false};
 
 namespace {
 
@@ -151,7 +151,7 @@ TEST(WorkedBackend, NamesWhatRanksDisagreeOn) {
   on_two_ranks([](int rank, c10d::Backend& backend) {
     std::vector<at::Tensor> tensor{torch::ones({2 + rank})};
     EXPECT_THAT(test::error_of([&] { backend.allreduce(tensor)->wait(); }),
-                ::testing::HasSubstr("ALLREDUCE sum Float[3]"));
+                ::testing::HasSubstr("all_reduce sum float32[3]"));
   });
 }
 

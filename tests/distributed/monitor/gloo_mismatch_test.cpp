@@ -43,33 +43,34 @@ void reduce(const ProcessGroup& group,
 
 std::vector<Mismatch> mismatches() {
   const auto sum = [](const ProcessGroup& group) { reduce(group, {8}); };
-  const std::string sum_text = "allreduce sum float32[8] #1";
+  const std::string sum_text = "all_reduce sum float32[8] #1";
   const auto from = [](int root) {
     return [root](const ProcessGroup& group) { group.broadcast(torch::ones({4}), root); };
   };
-  return {{"size", [](auto& g) { reduce(g, {12}); }, sum, "allreduce sum float32[12] #1", sum_text},
-          {"dtype",
-           [](auto& g) { reduce(g, {8}, torch::kInt); },
-           sum,
-           "allreduce sum int32[8] #1",
-           sum_text},
-          {"reduction",
-           [](auto& g) { reduce(g, {8}, torch::kFloat, c10d::ReduceOp::MAX); },
-           sum,
-           "allreduce max float32[8] #1",
-           sum_text},
-          {"operation", from(0), sum, "broadcast root 0 float32[4] #1", sum_text},
-          {"root",
-           from(1),
-           from(0),
-           "broadcast root 1 float32[4] #1",
-           "broadcast root 0 float32[4] #1"},
-          {"barrier", [](auto& g) { g.barrier(); }, sum, "barrier #1", sum_text},
-          {"gathered_size",
-           [](auto& g) { g.all_gather(torch::ones({4})); },
-           [](auto& g) { g.all_gather(torch::ones({3})); },
-           "allgather float32[4] #1",
-           "allgather float32[3] #1"}};
+  return {
+      {"size", [](auto& g) { reduce(g, {12}); }, sum, "all_reduce sum float32[12] #1", sum_text},
+      {"dtype",
+       [](auto& g) { reduce(g, {8}, torch::kInt); },
+       sum,
+       "all_reduce sum int32[8] #1",
+       sum_text},
+      {"reduction",
+       [](auto& g) { reduce(g, {8}, torch::kFloat, c10d::ReduceOp::MAX); },
+       sum,
+       "all_reduce max float32[8] #1",
+       sum_text},
+      {"operation", from(0), sum, "broadcast root 0 float32[4] #1", sum_text},
+      {"root",
+       from(1),
+       from(0),
+       "broadcast root 1 float32[4] #1",
+       "broadcast root 0 float32[4] #1"},
+      {"barrier", [](auto& g) { g.barrier(); }, sum, "barrier #1", sum_text},
+      {"gathered_size",
+       [](auto& g) { g.all_gather(torch::ones({4})); },
+       [](auto& g) { g.all_gather(torch::ones({3})); },
+       "all_gather float32[4] #1",
+       "all_gather float32[3] #1"}};
 }
 
 class MismatchOverGloo : public ::testing::TestWithParam<Mismatch> {};
@@ -113,10 +114,10 @@ TEST(WhatGlooDoesNotKnow, IsRefusedByAllRanksAndTheGroupGoesOn) {
           EXPECT_EQ(tensor[1].item<int64_t>(), 3);
         };
         const torch::Tensor shorts = torch::zeros({3}, torch::kUInt16);
-        refused([&] { group.all_reduce(shorts); }, "ALLREDUCE of UInt16 over gloo: ");
-        refused([&] { group.all_reduce(shorts); }, "ALLREDUCE of UInt16 over gloo: ");
-        refused([&] { group.broadcast(shorts); }, "BROADCAST of UInt16 over gloo: ");
-        refused([&] { group.all_gather(shorts); }, "ALLGATHER of UInt16 over gloo: ");
+        refused([&] { group.all_reduce(shorts); }, "all_reduce of uint16 over gloo: ");
+        refused([&] { group.all_reduce(shorts); }, "all_reduce of uint16 over gloo: ");
+        refused([&] { group.broadcast(shorts); }, "broadcast of uint16 over gloo: ");
+        refused([&] { group.all_gather(shorts); }, "all_gather of uint16 over gloo: ");
         refused([&] { group.all_reduce(torch::ones({3}), c10d::ReduceOp::BAND); },
                 "bits of whole numbers or bools");
       },

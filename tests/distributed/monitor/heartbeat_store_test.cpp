@@ -311,7 +311,7 @@ TEST(MonitorOfABackendWithoutAnEntry, ComparesTheCalls) {
   for (std::thread& rank : ranks) rank.join();
   for (const std::string& error : errors)
     EXPECT_THAT(error,
-                HasSubstr("rank 0 is at allreduce sum float32[8] #0 while rank 1 is at allreduce "
+                HasSubstr("rank 0 is at all_reduce sum float32[8] #0 while rank 1 is at all_reduce "
                           "sum float32[12] #0"));
 }
 

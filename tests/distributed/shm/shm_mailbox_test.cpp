@@ -60,8 +60,9 @@ TEST(ShmMailbox, ASendWhoseTimeIsOverGoesOnHalfThereOrNotBegunAndEndsNobody) {
   const auto queued =
       sender.mailbox->send(0, 1, torch::full({kMuch}, 2.0F), std::chrono::milliseconds(1));
   for (const auto& work : {half, queued}) {
-    EXPECT_THAT(test::error_of([&] { work->wait(); }),
-                ::testing::HasSubstr("SEND Float[1000000] tag 1 from rank 1 to rank 0: timed out"));
+    EXPECT_THAT(
+        test::error_of([&] { work->wait(); }),
+        ::testing::HasSubstr("send float32[1000000] tag 1 from rank 1 to rank 0: timed out"));
   }
   EXPECT_FALSE(sender.steps->has_ended());
   const auto last = sender.mailbox->send(0, 1, torch::full({kMuch}, 3.0F), kTimeout);

@@ -48,7 +48,7 @@ TEST_F(ShmStepsBesideAPeer, AStepThatAllCameToIsDoneThoughThePeerFailedAtTheNext
   segment_->set_state(0, RankState::kFailed, "its disk is full");
   EXPECT_EQ(turn(), test::kNoError);
   EXPECT_THAT(turn(),
-              AllOf(HasSubstr("BROADCAST"), HasSubstr("#7"), HasSubstr("its disk is full")));
+              AllOf(HasSubstr("broadcast"), HasSubstr("#7"), HasSubstr("its disk is full")));
 }
 
 TEST_F(ShmStepsBesideAPeer, AStepThatThePeerHasGivenUpFails) {

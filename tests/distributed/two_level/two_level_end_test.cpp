@@ -37,17 +37,18 @@ class NeverBackend final : public c10d::Backend {
 };
 
 constexpr BackendEntry kNever{
-    "never",
-    "takes calls, and does none of them",
-    -1,
-    c10d::ProcessGroup::BackendType::CUSTOM,
-    [] { return std::string(); },
-    [](const BackendRequest& request) {
-      return c10::intrusive_ptr<c10d::Backend>(
-          c10::make_intrusive<NeverBackend>(request.rank, request.world_size));
-    },
-    true,
-    false};
+    .name = "never",
+    .help = "takes calls, and does none of them",
+    .preference = -1,
+    .type = c10d::ProcessGroup::BackendType::CUSTOM,
+    .available = [] { return std::string(); },
+    .make =
+        [](const BackendRequest& request) {
+          return c10::intrusive_ptr<c10d::Backend>(
+              c10::make_intrusive<NeverBackend>(request.rank, request.world_size));
+        },
+    .moves_cpu = true,
+    .moves_cuda = false};
 
 /// Two hosts of one rank each; both wait for each other in the first operation.
 class WaitingHosts : public ::testing::Test {

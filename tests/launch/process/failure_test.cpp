@@ -286,6 +286,9 @@ TEST(ExitCode, FollowsTheContract) {
   EXPECT_EQ(exit_code_of(0, crash), 1);
   EXPECT_EQ(exit_code_of(0, failed), 1);
   EXPECT_EQ(exit_code_of(0, wrong_use), 2);
+  EXPECT_TRUE(was_wrong_use(wrong_use.wait_status));
+  EXPECT_FALSE(was_wrong_use(failed.wait_status));
+  EXPECT_FALSE(was_wrong_use(crash.wait_status));
   EXPECT_EQ(exit_code_of(0, interrupted), 130);
   EXPECT_EQ(exit_code_of(SIGINT, std::nullopt), 130);
   EXPECT_EQ(exit_code_of(SIGTERM, crash), 143);

@@ -1,9 +1,14 @@
 // What every model of the zoo keeps to, whoever added it.
+#include <string>
+#include <vector>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
 #include "muster/base/error.h"
+#include "muster/base/params.h"
+#include "muster/base/text.h"
 #include "muster/models/layers/dropout.h"
 #include "muster/models/model.h"
 #include "muster/models/weights.h"
@@ -164,6 +169,52 @@ TEST_P(Contract, RefusesImagesBelowItsMinimum) {
     ++wrong.channels;
     EXPECT_THAT(refusal_of([&] { make_model(GetParam(), wrong); }), HasSubstr("channel"));
   }
+}
+
+/// The error is ours and names the option as it was typed, or the model is made.
+void expect_made_or_refused(const ModelEntry& entry,
+                            const ImageShape& shape,
+                            const std::string& name,
+                            const std::string& value) {
+  SCOPED_TRACE(concat(entry.name, ":", name, "=", value));
+  try {
+    entry.make(shape, {{name, value}});
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage) << error.what();
+    EXPECT_THAT(error.what(), HasSubstr(concat(name, "=", value)));
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << error.what();
+  }
+}
+
+// Products of these wrap around to sizes that look small, or LibTorch refuses them in its words.
+TEST_P(Contract, RefusesSizesThatNoMachineHoldsByTheirName) {
+  std::vector<ImageShape> shapes{shape()};
+  if (entry().takes_tokens)
+    shapes.push_back({.height = 1, .width = 9, .classes = 3, .vocabulary = 11});
+  for (const Param& param : entry().params) {
+    if (param.type != "int") continue;
+    for (const std::string value : {"9223372036854775807", "4611686018427387904", "8589934592"})
+      for (const ImageShape& of : shapes)
+        expect_made_or_refused(entry(), of, std::string(param.name), value);
+  }
+}
+
+TEST(Zoo, RefusesSizesWhoseProductsAreTooLarge) {
+  const auto refused = [](const std::string& spec) {
+    const Spec model = parse_spec(spec);
+    return refusal_of([&] { make_model(model.name, {.channels = 1}, model.params); });
+  };
+  for (const std::string spec : {"mlp:hidden=1000000,layers=60000",
+                                 "lstm:hidden=1000000,layers=60000",
+                                 "transformer:width=100000,layers=60000",
+                                 "cnn:width=1000000,hidden=1000000"}) {
+    EXPECT_THAT(refused(spec), HasSubstr("it has at most 1000000000000 weights")) << spec;
+    EXPECT_THAT(refused(spec), HasSubstr(spec.substr(spec.find(':') + 1))) << spec;
+  }
+  for (const std::string spec :
+       {"mlp:hidden=1,layers=65537", "lstm:hidden=1,layers=65537", "transformer:layers=65537"})
+    EXPECT_THAT(refused(spec), HasSubstr("at most 65536")) << spec;
 }
 
 INSTANTIATE_TEST_SUITE_P(Zoo,

@@ -163,10 +163,10 @@ TEST(DdpMonitored, BackwardEndsWithTheWordsThatNameTheRank) {
           DistributedDataParallel ddp(net, group);
           for (int step = 0; step < 3; ++step) ddp->forward(torch::ones({2, 10})).sum().backward();
         },
-        {.backend = backend, .monitor = {.faults = "skip@rank=1,op=allreduce,at=2"}});
+        {.backend = backend, .monitor = {.faults = "skip@rank=1,op=all_reduce,at=2"}});
     EXPECT_THAT(errors[0],
                 ::testing::AllOf(::testing::HasSubstr("rank 1"),
-                                 ::testing::HasSubstr("allreduce"),
+                                 ::testing::HasSubstr("all_reduce"),
                                  ::testing::Not(::testing::HasSubstr("Traceback"))))
         << backend;
   }

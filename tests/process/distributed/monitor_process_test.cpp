@@ -49,7 +49,7 @@ TEST_P(FailedRank, IsNamedByEverySurvivorWithinTheTimeout) {
                 test.backend,
                 std::to_string(stopped ? kTimeoutMs : kLongTimeoutMs)},
                {.environment = {concat(
-                    "MUSTER_FAULTS=", test.fault, "@rank=", test.victim, ",op=allreduce,at=7")}});
+                    "MUSTER_FAULTS=", test.fault, "@rank=", test.victim, ",op=all_reduce,at=7")}});
   EXPECT_EQ(job.wait(kLimit).code, 1) << job.err();
   // shm sees by itself who is missing, and says so first; of a dead rank also why.
   const bool shm = test.backend == "shm";
@@ -63,12 +63,12 @@ TEST_P(FailedRank, IsNamedByEverySurvivorWithinTheTimeout) {
     if (rank == test.victim) continue;
     const std::string said = stderr_of(job, rank);
     EXPECT_THAT(said, HasSubstr(words)) << job.err();
-    // The sixth step's broadcast may hold the news before the seventh allreduce does.
+    // The sixth step's broadcast may hold the news before the seventh all_reduce does.
     EXPECT_THAT(said,
-                ::testing::AnyOf(HasSubstr("allreduce sum float32[1000] #12 of group default"),
-                                 HasSubstr("ALLREDUCE sum Float[1000] #12 of shm ranks"),
+                ::testing::AnyOf(HasSubstr("all_reduce sum float32[1000] #12 of group default"),
+                                 HasSubstr("all_reduce sum float32[1000] #12 of shm ranks"),
                                  HasSubstr("broadcast root 0 int64[4] #11 of group default"),
-                                 HasSubstr("BROADCAST root 0 Long[4] #11 of shm ranks")));
+                                 HasSubstr("broadcast root 0 int64[4] #11 of shm ranks")));
     if (!shm) {
       EXPECT_THAT(said, HasSubstr(concat("rank ", rank, " of 3")));
     }
@@ -107,7 +107,7 @@ TEST(FailedRankOfFour, IsTheOnlyOneNamedThoughTheOthersWereNeverRead) {
                 "gloo",
                 std::to_string(kLongTimeoutMs)},
                // Heartbeats of 300 ms; no operation is late; 1.2 s have passed when rank 2 dies.
-               {.environment = {"MUSTER_FAULTS=delay=150ms;kill@rank=2,op=allreduce,at=5"}});
+               {.environment = {"MUSTER_FAULTS=delay=150ms;kill@rank=2,op=all_reduce,at=5"}});
   EXPECT_EQ(job.wait(kLimit).code, 1) << job.err();
   for (const int rank : {0, 1, 3}) {
     const std::string said = stderr_of(job, rank);
@@ -135,7 +135,7 @@ TEST(FlightRecord, IsLeftByEverySurvivor) {
     EXPECT_THAT(record,
                 AllOf(HasSubstr("\"format\": \"muster-flight/1\""),
                       HasSubstr("rank 0 is at broadcast root 0 int64[4] #5 while rank 1 is "
-                                "at allreduce sum float32[1000] #5")));
+                                "at all_reduce sum float32[1000] #5")));
     EXPECT_THAT(stderr_of(job, rank), HasSubstr("flight record: " + folder.string()));
   }
   std::filesystem::remove_all(folder);
@@ -163,7 +163,7 @@ TEST_P(FlightRecordOfTheCulprit, SaysWhatItEndedOf) {
     EXPECT_EQ(job.wait(kLimit).code, 1) << job.err();
     EXPECT_THAT(read_file(folder.path() / "default-rank-1.json"),
                 AllOf(HasSubstr(concat("\"verdict\": \"", GetParam().says, "\"")),
-                      HasSubstr("allreduce sum float32[1000]")));
+                      HasSubstr("all_reduce sum float32[1000]")));
   }
 }
 

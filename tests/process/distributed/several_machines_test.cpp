@@ -163,7 +163,7 @@ TEST(SeveralMachines, EndAtOnceAtCtrlCBeforeASilentPort) {
 
 // Its own launcher hears of the end from nobody; see Note [Stopped ranks].
 TEST(SeveralMachines, EndThoughARankIsStopped) {
-  const Words stops{"MUSTER_FAULTS=stop@rank=1,op=allreduce,at=3"};
+  const Words stops{"MUSTER_FAULTS=stop@rank=1,op=all_reduce,at=3"};
   const auto outcomes = run_machines({.environment = stops, .timeout_ms = "1000"},
                                      {.environment = stops, .timeout_ms = "1000"});
   EXPECT_EQ(outcomes[0].code, 1);

@@ -1,7 +1,12 @@
 // Whatever is killed, however: the launcher ends in time, says why, and no process is left.
+#include <filesystem>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
+
+#include "muster/base/text.h"
 
 #include "tests/support/launched.h"
 
@@ -43,6 +48,28 @@ TEST(KilledWarden, TakesRanksAndAllKindsOfGrandchildrenWithIt) {
   ::kill(warden, SIGKILL);
   EXPECT_EQ(job.wait().code, 1);
   EXPECT_THAT(job.err(), HasSubstr("watches over the ranks was killed"));
+  EXPECT_TRUE(job.nothing_left());
+}
+
+/// Until the process has closed its stdout.
+void await_closed_stdout(pid_t pid) {
+  const std::string link = concat("/proc/", pid, "/fd/1");
+  for (int tries = 0; tries < 20'000 && std::filesystem::is_symlink(link); ++tries)
+    ::poll(nullptr, 0, 1);
+  EXPECT_FALSE(std::filesystem::is_symlink(link));
+}
+
+// Whose streams are closed ends unseen while the warden is stopped.
+TEST(StoppedWarden, IsSentOnThoughItsRanksHaveClosedTheirStreamsLongBeforeTheyEnd) {
+  Launched job(run_line({"--nproc-per-node", "2"}, "close-then-wait"));
+  ASSERT_TRUE(job.wait_for("ready", 2)) << job.err();
+  const auto ranks = job.ranks();
+  ASSERT_EQ(ranks.size(), 2U);
+  for (const pid_t rank : ranks) await_closed_stdout(rank);
+  ::poll(nullptr, 0, 200);  // the launcher has seen it, too, and has sent the warden on for that
+  ::kill(job.warden(), SIGSTOP);
+  for (const pid_t rank : ranks) ::kill(rank, SIGKILL);
+  EXPECT_EQ(job.wait().code, 1) << job.err();
   EXPECT_TRUE(job.nothing_left());
 }
 
@@ -108,6 +135,23 @@ TEST(CtrlC, IsNotTakenIfItWasIgnoredBefore) {
   job.signal(SIGTERM);
   EXPECT_EQ(job.wait().code, 143);
   EXPECT_THAT(job.out(), HasSubstr("got 15"));
+}
+
+// Before anybody waits for it the signal ends the launcher itself, and nothing was started; behind
+// that it is passed on.
+TEST(EarlySignal, EndsAJobWhereverItsStartIs) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    for (int ms = 0; ms < 40; ms += 4) {
+      SCOPED_TRACE(concat("signal ", signal, " after ", ms, " ms"));
+      Launched job(run_line({"--nproc-per-node", "2", "--shutdown-timeout", "600"}, "wait"));
+      ::poll(nullptr, 0, ms);
+      job.signal(signal);
+      const Ended end = job.wait();
+      EXPECT_TRUE(end.signal == signal || end.code == 128 + signal)
+          << end.code << ", signal " << end.signal << ": " << job.err();
+      EXPECT_TRUE(job.nothing_left());
+    }
+  }
 }
 
 class ForwardedSignal : public ::testing::TestWithParam<int> {};

@@ -159,6 +159,8 @@ int run_io(const std::string& mode, const std::string& argument) {
     ::signal(SIGTERM, SIG_DFL);
     return std::atoi(argument.c_str());
   }
+  if (mode == "close-then-wait")
+    return say("ready"), ::close(0), ::close(1), ::close(2), wait_for_ever(), 0;
   if (mode == "lose-port") {  // each letter of the file is a lost port: by exit code or in words
     std::string letters;
     std::ifstream(argument) >> letters;

@@ -215,6 +215,15 @@ TEST(Run, SaysOnceWhatAllRanksSay) {
   EXPECT_THAT(job.err(), ContainsRegex("muster: ranks [0-2], [0-2] said the same\n"));
 }
 
+// The same command would meet the same refusal.
+TEST(Run, DoesNotStartAgainAfterWrongUse) {
+  Launched job(run_line({"--nproc-per-node", "2", "--max-restarts", "3"}, "exit:2"));
+  EXPECT_EQ(job.wait().code, 2);
+  EXPECT_THAT(job.err(),
+              ContainsRegex("muster: no restart: rank [01] ended with exit code 2, wrong use"));
+  EXPECT_THAT(job.err(), Not(HasSubstr("starting all ranks again")));
+}
+
 TEST(Run, GivesUpWhenRestartsAreUsedUp) {
   Launched job(run_line({"--nproc-per-node", "2", "--max-restarts", "1"}, "fail-until:9"));
   EXPECT_EQ(job.wait().code, 1);

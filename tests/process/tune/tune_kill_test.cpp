@@ -109,6 +109,21 @@ TEST_F(LocalTrials, AKilledNurseryIsReplacedAndItsTrialsGoOn) {
     EXPECT_EQ(ended.failure, Failure::kNone) << ended.message;
 }
 
+TEST_F(LocalTrials, AStoppedNurseryIsSentOnForTheNextTrial) {
+  script("muster report loss=1");
+  start(0);
+  std::vector<ExecutorEvent> events = executor().wait(20);
+  ASSERT_THAT(events, SizeIs(1));
+  const pid_t nursery = parent_of(parent_of(pid_of(0)));
+  ASSERT_EQ(parent_of(nursery), ::getpid());
+  ::kill(nursery, SIGSTOP);
+  start(1);
+  executor().answer(events[0].token, {});
+  drive();
+  EXPECT_THAT(all(ExecutorEvent::kReport), SizeIs(1));
+  EXPECT_THAT(all(ExecutorEvent::kEnded), SizeIs(2));
+}
+
 TEST_F(LocalTrials, ATrialMayBeAMusterRunJob) {
   script(
       R"(exec muster run --nproc-per-node 2 -- sh -c 'echo "[tune-metric]: {\"loss\": $RANK}"; echo $WORLD_SIZE')");

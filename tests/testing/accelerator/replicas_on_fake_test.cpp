@@ -44,8 +44,9 @@ TEST(GroupsOnFake, RefuseTensorsOfDevicesThatTheirBackendDoesNotMove) {
   testing::run_ranks(2,
                      [](distributed::ProcessGroup group) {
                        const at::Tensor there = torch::ones({2}, kFake0);
-                       EXPECT_THAT(test::refusal_of([&] { group.all_reduce(there); }),
-                                   HasSubstr("this group moves tensors of cpu (got Float[2] on "));
+                       EXPECT_THAT(
+                           test::refusal_of([&] { group.all_reduce(there); }),
+                           HasSubstr("this group moves tensors of cpu (got float32[2] on "));
                        group.barrier();
                      },
                      {.backend = "gloo"});

@@ -38,7 +38,7 @@ fs::path weights_of(const std::string& model,
                     int64_t channels = 1,
                     int64_t size = 8) {
   torch::manual_seed(33);
-  const auto [name, params] = train::split_spec(model);
+  const auto [name, params] = parse_spec(model);
   const auto net = models::make_model(
       name, {.channels = channels, .height = size, .width = size, .classes = classes}, params);
   fs::path file = folder / "weights.safetensors";

@@ -54,7 +54,7 @@ train::TrainPlan plan_with(const std::string& precision) {
 }
 
 train::LossScaler scaler_of(const std::string& precision, const ProcessGroup& group) {
-  const auto [name, params] = train::split_spec(precision);
+  const auto [name, params] = parse_spec(precision);
   return {train::parse_precision(name, params), group};
 }
 

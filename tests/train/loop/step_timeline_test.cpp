@@ -69,7 +69,7 @@ TEST(StepTimeline, LeavesATraceOfAllRanksAndALine) {
   const Json trace = parse_json(read_file(file), "trace");
   int collectives = 0, steps = 0;
   for (const Json& event : trace.at("traceEvents")) {
-    collectives += event.at("name") == "allreduce" &&
+    collectives += event.at("name") == "all_reduce" &&
                    event.at("args").at("bytes").get<int64_t>() == 4 * (64 * 64 + 64);
     steps += event.at("name") == "step 2" && event.at("ph") == "X";
   }

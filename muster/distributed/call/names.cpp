@@ -1,0 +1,115 @@
+#include "muster/distributed/call/names.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "muster/diagnose/record/op_record.h"
+
+namespace muster::distributed {
+namespace {
+
+using c10d::OpType;
+using diagnose::OpKind;
+
+std::optional<OpKind> kind_of(OpType type) {
+  switch (type) {
+    case OpType::BROADCAST:
+      return OpKind::kBroadcast;
+    case OpType::ALLREDUCE:
+      return OpKind::kAllreduce;
+    case OpType::ALLREDUCE_COALESCED:
+      return OpKind::kAllreduceCoalesced;
+    case OpType::_ALLREDUCE_SPARSE:
+      return OpKind::kAllreduceSparse;
+    case OpType::REDUCE:
+      return OpKind::kReduce;
+    case OpType::ALLGATHER:
+      return OpKind::kAllgather;
+    case OpType::_ALLGATHER_BASE:
+      return OpKind::kAllgatherBase;
+    case OpType::ALLGATHER_COALESCED:
+      return OpKind::kAllgatherCoalesced;
+    case OpType::GATHER:
+      return OpKind::kGather;
+    case OpType::SCATTER:
+      return OpKind::kScatter;
+    case OpType::REDUCE_SCATTER:
+      return OpKind::kReduceScatter;
+    case OpType::_REDUCE_SCATTER_BASE:
+      return OpKind::kReduceScatterBase;
+    case OpType::ALLTOALL:
+      return OpKind::kAlltoall;
+    case OpType::ALLTOALL_BASE:
+      return OpKind::kAlltoallBase;
+    case OpType::BARRIER:
+      return OpKind::kBarrier;
+    case OpType::SEND:
+      return OpKind::kSend;
+    case OpType::RECV:
+      return OpKind::kRecv;
+    case OpType::RECVANYSOURCE:
+      return OpKind::kRecvAny;
+    default:
+      return std::nullopt;
+  }
+}
+
+char lower(char letter) {
+  return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+}
+
+}  // namespace
+
+std::string operation_name(OpType type) {
+  if (const auto kind = kind_of(type)) return std::string(diagnose::op_name(*kind));
+  std::string name = c10d::opTypeToString(type);
+  std::transform(name.begin(), name.end(), name.begin(), lower);
+  return name;
+}
+
+const char* dtype_name(at::ScalarType type) {
+  switch (type) {
+    case at::kByte:
+      return "uint8";
+    case at::ScalarType::UInt16:
+      return "uint16";
+    case at::ScalarType::UInt32:
+      return "uint32";
+    case at::ScalarType::UInt64:
+      return "uint64";
+    case at::kChar:
+      return "int8";
+    case at::kShort:
+      return "int16";
+    case at::kInt:
+      return "int32";
+    case at::kLong:
+      return "int64";
+    case at::kHalf:
+      return "float16";
+    case at::kBFloat16:
+      return "bfloat16";
+    case at::kFloat:
+      return "float32";
+    case at::kDouble:
+      return "float64";
+    case at::kComplexHalf:
+      return "complex32";
+    case at::kComplexFloat:
+      return "complex64";
+    case at::kComplexDouble:
+      return "complex128";
+    case at::kBool:
+      return "bool";
+    case at::kQInt8:
+      return "qint8";
+    case at::kQUInt8:
+      return "quint8";
+    case at::kQInt32:
+      return "qint32";
+    default:
+      return c10::toString(type);
+  }
+}
+
+}  // namespace muster::distributed
