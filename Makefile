@@ -56,19 +56,20 @@ parity: build
 bench: build
 	@scripts/bench.sh
 
+# ALL_SANITIZED_TESTS=ON: also what computes more than it allocates or starts threads; minutes to compile.
+ALL_SANITIZED_TESTS ?= OFF
+
 # Torch-free rooms with both sanitizers; LibTorch itself is not instrumented.
 asan:
 	@scripts/setup.sh
 	@scripts/setup.sh clang
-	@cmake --preset asan
+	@cmake --preset asan -DMUSTER_ALL_SANITIZED_TESTS=$(ALL_SANITIZED_TESTS)
 	@cmake --build build-asan -j $(JOBS)
 	@cd build-asan && $(CTEST)
 
-# ALL_THREAD_TESTS=ON: the areas of parallel in which only the group's threads meet, too; two minutes to compile.
-ALL_THREAD_TESTS ?= OFF
 tsan:
 	@scripts/setup.sh
-	@cmake --preset tsan -DMUSTER_ALL_THREAD_TESTS=$(ALL_THREAD_TESTS)
+	@cmake --preset tsan -DMUSTER_ALL_SANITIZED_TESTS=$(ALL_SANITIZED_TESTS)
 	@cmake --build build-tsan -j $(JOBS)
 	@cd build-tsan && $(CTEST)
 

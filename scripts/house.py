@@ -81,7 +81,7 @@ CLI = {
 OUTSIDE = {
     "cli": ["muster"],
     "examples": ["muster"],
-    "benchmarks": ["muster", "tests/tune"],  # the simulator of studies
+    "benchmarks": ["muster", "tests/tune", "tests/support"],  # the simulator of studies; the counting allocator
     "tests": ["muster", "cli", "examples"],
 }
 DOORS_ONLY = ["examples", "tests/consume"]  # as users write: no header but muster/<room>.h

@@ -24,17 +24,17 @@ if(MUSTER_WITH_TORCH)
   # bytes, and looks for no race.
   muster_room_tests(distributed TORCH LIBRARIES muster::distributed muster::testing FILTER "-*gloo*:ProcessGroup*:NcclModule*" SHARDS 6)
   set(parallel LIBRARIES muster::parallel muster::testing FILTER "-*gloo*:*ZeroMemory*")
-  if(MUSTER_ALL_THREAD_TESTS)
+  if(MUSTER_ALL_SANITIZED_TESTS)
     muster_room_tests(parallel TORCH ${parallel} SHARDS 6)
-  else()  # the areas that start threads themselves, and DDP; the others' ranks meet in the group alone
-    foreach(area ddp pipeline replicas threads)
+    # What asks the driver, which may never answer, on a thread of its own: one thread, and a room to build.
+    muster_room_tests(memory/report TORCH ONLY explain_test.cpp LIBRARIES muster::memory muster::testing
+      FILTER Explain.TheDriverNames*)
+    add_dependencies(memory_report_tests muster_fake_devices)
+  else()  # the areas that start threads themselves; the others' ranks meet in the group alone
+    foreach(area pipeline replicas threads)
       muster_room_tests(parallel/${area} TORCH ${parallel} SHARDS 2)
     endforeach()
   endif()
-  # What asks the driver, which may never answer, on a thread of its own.
-  muster_room_tests(memory/report TORCH ONLY explain_test.cpp LIBRARIES muster::memory muster::testing
-    FILTER Explain.TheDriverNames*)
-  add_dependencies(memory_report_tests muster_fake_devices)
   # The writer of checkpoints. Its area needs none of the rooms that training needs.
   file(GLOB checkpoints CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/muster/train/checkpoints/*.cpp)
   add_library(muster_checkpoints STATIC ${checkpoints})
