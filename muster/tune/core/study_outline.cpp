@@ -280,7 +280,7 @@ class StudyOutline {
 std::optional<std::string> StudyCore::outline() const {
   const StudyOutline outline(*impl_);
   if (!outline.is_possible()) return std::nullopt;
-  const std::string json = json_text(outline.write(outline.rules(describe())));
+  const std::string json = json_text(outline.write(outline.rules(description())));
   return concat(digest_of(json), ' ', json);
 }
 
@@ -294,7 +294,7 @@ bool StudyCore::take_outline(std::string_view text, int64_t event) {
   if (text.substr(0, blank) != std::to_string(digest_of(body))) return false;
   try {
     const Json json = parse_json(body, "an outline");
-    return json.at("rules").get<std::string>() == outline.rules(describe()) &&
+    return json.at("rules").get<std::string>() == outline.rules(description()) &&
            json.at("event").get<int64_t>() == event && outline.read(json);
   } catch (const std::exception&) {
     return false;  // of a version that writes other things; the log has it all
