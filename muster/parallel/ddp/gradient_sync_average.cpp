@@ -52,7 +52,7 @@ void GradientSync::average_by_hook() {
     const auto reduction = hook_->start(bucket);
     reduction->waitAndThrow();
     at::Tensor& buffer = bucket.getBufferRef();
-    buffer.copy_(hook_->finish(reduction->value()).view_as(buffer));
+    buffer.copy_(hook_->averaged_gradient(reduction->value()).view_as(buffer));
     for (size_t i = 0; i < parameters.size(); ++i) {
       if (used.data_ptr<int>()[place.at(parameters[i].unsafeGetTensorImpl())] == 0) continue;
       at::Tensor& gradient = parameters[i].mutable_grad();
