@@ -64,7 +64,9 @@ void start_next(StudyCore& core, const Deed& deed, std::string& said) {
 void report(StudyCore& core, const Deed& deed, std::string& said) {
   const double losses[] = {0.5, 0.25, 0.01, 0.75, kNan};
   Report report = loss(losses[deed.draw % 5]);
-  if (deed.draw % 3 == 0) report.step = static_cast<int64_t>(deed.draw % 11);
+  // Half of the trials say their step; the others are counted, and repeat what an attempt before said.
+  const bool has_step = deed.trial >= 0 && deed.trial % 2 == 0;
+  if (has_step) report.step = core.trials()[static_cast<size_t>(deed.trial)].last_t + deed.draw % 4;
   if (deed.draw % 4 == 0) report.checkpoint = concat("/there/", deed.trial, '/', deed.draw % 7);
   if (deed.draw % 6 == 0) report.sequence = deed.draw % 5;
   const Decision decision = core.report(deed.trial, report, deed.now_s);
@@ -167,12 +169,12 @@ TEST_P(Outlines, GoOnAsTheWholeLogDoes) {
   SCOPED_TRACE(concat("repeat with MUSTER_TEST_SEED=", seed));
   std::mt19937 draw(seed);
   int64_t taken = 0;
-  for (int history = 0; history < 25; ++history) {
+  for (int history = 0; history < 60; ++history) {
     const StudySpec spec = outlined_spec(GetParam());
     StudyCore all(spec);
     std::optional<StudyCore> light;
     double now_s = 1000;
-    for (int step = 0; step < 250; ++step) {
+    for (int step = 0; step < 120; ++step) {
       now_s += static_cast<double>(draw() % 8);
       const Deed deed{.what = static_cast<int>(draw() % 18),
                       .trial = some_trial(all, draw),
@@ -193,7 +195,7 @@ TEST_P(Outlines, GoOnAsTheWholeLogDoes) {
       ++taken;
     }
   }
-  EXPECT_GT(taken, 100);
+  EXPECT_GT(taken, 50);
 }
 
 INSTANTIATE_TEST_SUITE_P(OfSearchersWithoutHistory,
