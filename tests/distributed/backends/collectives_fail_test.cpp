@@ -1,5 +1,7 @@
 // The contract of process-group backends, fifth part: lists that do not fit, messages that cannot
 // be put where they are to go, aborts and timeouts.
+#include <chrono>
+#include <functional>
 #include <latch>
 
 #include <gmock/gmock.h>
@@ -151,42 +153,47 @@ TEST_P(CollectivesOfHostsThatFail, ListsWhosePartsDifferAreRefusedOnAllRanksEven
   });
 }
 
-/// All ranks but the last, which does not come, fail long before the group's timeout.
-void expect_soon_over(const ProcessGroup& group,
-                      std::latch& others,
-                      const std::function<void(c10d::Backend&)>& call) {
+/// Of the group, in tests of shorter ones: longer than CTest waits, so that who comes back at all has
+/// not waited for it, however slow the machine is.
+constexpr std::chrono::hours kGroupsTimeout(1);
+
+/// All ranks but the last, which does not come, fail.
+void expect_over(const ProcessGroup& group,
+                 std::latch& others,
+                 const std::function<void(c10d::Backend&)>& call) {
   if (group.rank() == group.world_size() - 1) return others.wait();
-  const auto start = std::chrono::steady_clock::now();
-  const std::string error = error_of([&] { call(*test::backend_of(group)); });
-  EXPECT_NE(error, kNoError);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10)) << error;
+  EXPECT_NE(error_of([&] { call(*test::backend_of(group)); }), kNoError);
   others.count_down();
 }
 
 TEST_P(CollectivesOfHostsThatFail, ACallsOwnTimeoutHoldsOnAllHosts) {
   std::latch others(world_size() - 1);
-  run([&](ProcessGroup group) {
-    expect_soon_over(group, others, [](c10d::Backend& backend) {
-      Tensors tensor{torch::ones({5})};
-      backend.allreduce(tensor, {.timeout = std::chrono::milliseconds(400)})->wait();
-    });
-  });
+  run(
+      [&](ProcessGroup group) {
+        expect_over(group, others, [](c10d::Backend& backend) {
+          Tensors tensor{torch::ones({5})};
+          backend.allreduce(tensor, {.timeout = std::chrono::milliseconds(400)})->wait();
+        });
+      },
+      kGroupsTimeout);
 }
 
 TEST_P(CollectivesOfHostsThatFail, SetTimeoutHoldsForCollectivesAndForMessagesInsideAHost) {
   std::latch others(world_size() - 1);
   const int neighbour_of_0 = GetParam().hosts[1] == "a" ? 1 : 2;
-  run([&](ProcessGroup group) {
-    expect_soon_over(group, others, [&](c10d::Backend& backend) {
-      backend.setTimeout(std::chrono::milliseconds(400));
-      Tensors tensor{torch::ones({5})};
-      if (group.rank() == 0) {
-        EXPECT_THAT(error_of([&] { backend.recv(tensor, neighbour_of_0, 1)->wait(); }),
-                    HasSubstr("timed out after 400 ms"));
-      }
-      backend.allreduce(tensor)->wait();
-    });
-  });
+  run(
+      [&](ProcessGroup group) {
+        expect_over(group, others, [&](c10d::Backend& backend) {
+          backend.setTimeout(std::chrono::milliseconds(400));
+          Tensors tensor{torch::ones({5})};
+          if (group.rank() == 0) {
+            EXPECT_THAT(error_of([&] { backend.recv(tensor, neighbour_of_0, 1)->wait(); }),
+                        HasSubstr("timed out after 400 ms"));
+          }
+          backend.allreduce(tensor)->wait();
+        });
+      },
+      kGroupsTimeout);
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends,
