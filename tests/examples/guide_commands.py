@@ -70,7 +70,7 @@ def commands_of(guide, text):
             commands.append(Command(guide, number, line, body, [], marked[1] if marked else run_by))
             continue
         session = re.search(r"^\$ ", body, re.M)
-        if not session and not PROGRAM.match(first):
+        if not session and not any(map(PROGRAM.match, body.splitlines())):
             continue  # what a program prints
         for row in joined(body).splitlines():
             if session and not row.startswith("$ "):
@@ -153,7 +153,7 @@ class Runner:
         if rule.how == "plan":
             return f"{text} {rule.flag}"
         if re.search(r"\bmuster train\b", text) and not re.search(r" --(data|data-dir|resume|config|explain)\b", text):
-            text += f" --data-dir {self.world.fashion_mnist(guide_table.SHARES.get(self.guide, 100))}"
+            text += f" --data-dir {self.world.fashion_mnist(rule.share or guide_table.SHARES.get(self.guide, guide_table.SHARE))}"
         return text
 
     def run(self, command, rule, text):
@@ -194,7 +194,10 @@ class Runner:
                 state.write(f"cd {self.world.folder}\n")
         text = self.made_ready(command, rule)
         started = time.monotonic()
-        self.faults += [f"{self.guide}:{command.line}: {text}\n{fault}" for fault in self.run(command, rule, text)]
+        try:
+            self.faults += [f"{self.guide}:{command.line}: {text}\n{fault}" for fault in self.run(command, rule, text)]
+        except (AssertionError, OSError) as error:
+            self.faults.append(f"{self.guide}:{command.line}: {text}\ncannot be made ready: {error}")
         self.times.append((time.monotonic() - started, f"{self.guide}: {text}"))
 
     def follow_all(self, commands, files):
@@ -234,7 +237,7 @@ def main(build, *guides):
     order = sorted(chosen, key=lambda guide: guide_table.LONGEST_FIRST.index(guide) if guide in guide_table.LONGEST_FIRST else 99)
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="muster-guides-") as scratch, concurrent.futures.ThreadPoolExecutor(2) as pool:
-        folders = {guide: pathlib.Path(scratch) / pathlib.Path(guide).stem for guide in order}
+        folders = {guide: pathlib.Path(scratch) / guide.removesuffix(".md").replace("/", "-") for guide in order}
         runners = list(pool.map(lambda guide: check_guide(guide, pathlib.Path(build).resolve(), folders[guide]), order))
     faults = [fault for runner in runners for fault in runner.faults] + list(unused(chosen))
     count = {how: sum(runner.counts[how] for runner in runners) for how in ("run", "plan", "elsewhere", "except")}
