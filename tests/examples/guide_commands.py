@@ -29,8 +29,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 RUN_BY = re.compile(r"<!-- run by (\S+) -->\n$")
 # With what a line begins that is a command where no line of its block begins with "$ ".
-PROGRAM = re.compile(r"(?:[A-Z_]+='[^']*' |[A-Z_]+=\S+ )*(?:muster|make|ninja|cmake|ctest|sudo|pip|python3|tensorboard|tar|zcat|cat|"
-                     r"\S*build/bin/\S+|~/\S+|\./\S+)(?= |$)")
+PROGRAMS = """muster make ninja cmake ctest ccache git sudo apt apt-get dpkg pip pip3 pipx conda uv python python3 pytest tensorboard torchrun ray
+optuna-dashboard srun sbatch salloc ssh scp rsync docker podman kubectl curl wget bash sh source export env cd ls cp mv rm ln mkdir cat zcat
+head tail less grep sed awk jq tar unzip gzip echo printf cmp diff kill nice taskset ulimit nvidia-smi nsys gdb perf openssl"""
+PROGRAM = re.compile(rf"(?:[A-Z_]+='[^']*' |[A-Z_]+=\S+ )*(?:{'|'.join(PROGRAMS.split())}|\S*build/bin/\S+|~/\S+|\./\S+|[a-z_]+=\S+)(?= |$)")
 LIMIT_S = 200  # of one command: what takes so long hangs
 
 DURATION = re.compile(r"\b(?:\d+h)?(?:\d+m)?\d+(?:\.\d+)?m?s\b")
@@ -70,7 +72,7 @@ def commands_of(guide, text):
             commands.append(Command(guide, number, line, body, [], marked[1] if marked else run_by))
             continue
         session = re.search(r"^\$ ", body, re.M)
-        if not session and not PROGRAM.match(first):
+        if not session and not any(map(PROGRAM.match, body.splitlines())):
             continue  # what a program prints
         for row in joined(body).splitlines():
             if session and not row.startswith("$ "):
@@ -153,7 +155,7 @@ class Runner:
         if rule.how == "plan":
             return f"{text} {rule.flag}"
         if re.search(r"\bmuster train\b", text) and not re.search(r" --(data|data-dir|resume|config|explain)\b", text):
-            text += f" --data-dir {self.world.fashion_mnist(guide_table.SHARES.get(self.guide, 100))}"
+            text += f" --data-dir {self.world.fashion_mnist(rule.share or guide_table.SHARES.get(self.guide, guide_table.SHARE))}"
         return text
 
     def run(self, command, rule, text):
@@ -194,7 +196,10 @@ class Runner:
                 state.write(f"cd {self.world.folder}\n")
         text = self.made_ready(command, rule)
         started = time.monotonic()
-        self.faults += [f"{self.guide}:{command.line}: {text}\n{fault}" for fault in self.run(command, rule, text)]
+        try:
+            self.faults += [f"{self.guide}:{command.line}: {text}\n{fault}" for fault in self.run(command, rule, text)]
+        except (AssertionError, OSError) as error:
+            self.faults.append(f"{self.guide}:{command.line}: {text}\ncannot be made ready: {error}")
         self.times.append((time.monotonic() - started, f"{self.guide}: {text}"))
 
     def follow_all(self, commands, files):
@@ -234,7 +239,7 @@ def main(build, *guides):
     order = sorted(chosen, key=lambda guide: guide_table.LONGEST_FIRST.index(guide) if guide in guide_table.LONGEST_FIRST else 99)
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="muster-guides-") as scratch, concurrent.futures.ThreadPoolExecutor(2) as pool:
-        folders = {guide: pathlib.Path(scratch) / pathlib.Path(guide).stem for guide in order}
+        folders = {guide: pathlib.Path(scratch) / guide.removesuffix(".md").replace("/", "-") for guide in order}
         runners = list(pool.map(lambda guide: check_guide(guide, pathlib.Path(build).resolve(), folders[guide]), order))
     faults = [fault for runner in runners for fault in runner.faults] + list(unused(chosen))
     count = {how: sum(runner.counts[how] for runner in runners) for how in ("run", "plan", "elsewhere", "except")}

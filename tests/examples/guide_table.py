@@ -23,6 +23,7 @@ class Rule:
     shown: str = ""  # of what stands below it, the lines that are looked for
     exact: bool = False  # with its numbers
     interrupt_when: typing.Optional[str] = None  # "^C" comes when this file is there
+    share: int = 0  # of Fashion-MNIST, in place of the guide's
     used: bool = False
 
 
@@ -53,7 +54,8 @@ FILES = {
 # Pages whose scripts are run by another test.
 SCRIPTS = {"docs/trial-protocol.md": "tests/process/tune/trial_protocol_doc_test.cpp"}
 
-# One of how many samples of Fashion-MNIST there are, 100 if not said. A tenth makes a tenth of the steps.
+# One of how many samples of Fashion-MNIST there are. A tenth makes a tenth of the steps.
+SHARE = 200
 SHARES = {"docs/checkpoints.md": 10, "docs/train.md": 20}
 
 STAND_INS = [
@@ -142,12 +144,15 @@ RULES = [
     Rule("docs/train.md", "head -4 predictions.csv", shown="^index"),
     Rule("docs/train.md", "muster train --model mlp:hidden=128 --lr-schedule plateau", shown="^(epoch 8|muster: finished|test )"),
     Rule("docs/train.md", "tensorboard ", "except", "of Python's packages"),
+    Rule("docs/train.md", "muster run --nproc-per-node 2 -- muster train --output runs/a", share=SHARE),
+    Rule("docs/train.md", "muster run --nproc-per-node 2 -- muster train --strategy zero2", share=SHARE),
     Rule("docs/train.md", "muster run --nnodes 2", "elsewhere", MACHINES),
 
     Rule("docs/tune.md", "muster tune study.toml --dry-run 3", exact=True),
     Rule("docs/tune.md", "muster tune study.toml$", shown=r"^(20 trials:|best )"),
     Rule("docs/tune.md", "muster tune study.toml --explain", exact=True, before=worlds.auto_searcher),
     Rule("docs/tune.md", "muster study restart", before=worlds.failed_trials, after=worlds.page_study),
+    Rule("docs/tune.md", "muster study show fashion.db", shown="^(trial |    0 )"),
     Rule("docs/tune.md", "muster study importance", shown="^(muster: |parameter )"),
     Rule("docs/tune.md", "muster study watch", "elsewhere", WATCH),
     Rule("docs/tune.md", "muster study pause", before=worlds.running_study),

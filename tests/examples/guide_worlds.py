@@ -58,7 +58,7 @@ class World:
         assert code == 0, f"{text}: ends with {code}:\n" + "\n".join(printed)
         return printed
 
-    def train(self, words, share=100):
+    def train(self, words, share=200):
         self.must(f"muster train {words} --data-dir {self.fashion_mnist(share)}")
 
     def remove_runs(self):
@@ -122,7 +122,7 @@ def unbroken_run(world):
 
 
 def hold_run(world):
-    held = open(world.folder / "runs/a/.lock", "r+")
+    held = open(world.folder / "runs/a/.lock", "a+")
     fcntl.lockf(held, fcntl.LOCK_EX)
     world.held.append(held)
 
