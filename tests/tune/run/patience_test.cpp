@@ -29,7 +29,7 @@ class IdleExecutor final : public Executor {
     return std::exchange(events, {});
   }
   void answer(uint64_t /*token*/, const Decision& /*decision*/) override {}
-  void refuse(uint64_t /*token*/, const std::string& /*why*/) override {}
+  void reject(uint64_t /*token*/, const std::string& /*why*/) override {}
   void stop(int64_t /*trial*/, std::string_view /*reason*/, bool /*kill*/) override {}
   std::string location(int64_t /*trial*/) const override { return ""; }
 

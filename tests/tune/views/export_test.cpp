@@ -256,7 +256,7 @@ TEST_F(Export, TensorBoardHoldsNoDescriptorOfATrialThatDoesNotRun) {
   const size_t before = open_descriptors();
   std::vector<Event> all;
   const auto take = [&](const Event& event) {
-    live.take(std::span(&event, 1));
+    live.on_events(std::span(&event, 1));
     all.push_back(event);
   };
   for (int64_t trial = 0; trial < 40; ++trial) {
@@ -268,7 +268,7 @@ TEST_F(Export, TensorBoardHoldsNoDescriptorOfATrialThatDoesNotRun) {
     take(make_.ended(trial, then[trial % 3]));
     EXPECT_EQ(open_descriptors(), before) << "trial " << trial;
   }
-  late.take(all, /*past=*/true);
+  late.on_events(all, /*past=*/true);
   late.go_on();
   EXPECT_EQ(open_descriptors(), before) << "of a resumed study in which nothing runs";
 }
