@@ -96,13 +96,12 @@ Evaluation evaluate(Task& task,
     sampler = std::make_shared<data::ExactCoverSampler>(
         samples, data::ExactCoverSamplerOptions{.world_size = replicas, .rank = replica});
   }
-  data::Loader loader(
-      dataset,
-      {.batch_size = options.batch_size,
-       .workers = options.workers,
-       .device = device,
-       .timeout_s = options.loader_timeout_s},
-      std::move(sampler));
+  data::Loader loader(dataset,
+                      {.batch_size = options.batch_size,
+                       .workers = options.workers,
+                       .device = device,
+                       .timeout_s = options.loader_timeout_s},
+                      std::move(sampler));
   const StepContext context{.phase = options.phase, .step = options.step, .epoch = options.epoch};
   data::DeviceBatches batches(device);
   batches.cast_floats(input_dtype_of(*task.module()));
