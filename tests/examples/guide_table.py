@@ -108,7 +108,7 @@ RULES = [
     Rule("docs/data.md", "muster data info folder:photos", shown=r"^(all:|\| (class|china|flower)|bad |  damaged )"),
     Rule("docs/data.md", "muster train --model resnet18", "plan", LONG),
 
-    Rule("docs/first-training-program.md", "build/bin/", "elsewhere", "tests/examples/same_numbers.py"),
+    Rule("docs/first-training-program.md", "build/bin/", "elsewhere", "tests/examples/run_example.py"),
 
     Rule("docs/fsdp.md", "muster train --model resnet50", "plan", LONG),
 
