@@ -29,10 +29,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 RUN_BY = re.compile(r"<!-- run by (\S+) -->\n$")
 # With what a line begins that is a command where no line of its block begins with "$ ".
-PROGRAMS = """muster make ninja cmake ctest ccache git sudo apt apt-get dpkg pip pip3 pipx conda uv python python3 pytest tensorboard torchrun ray
-optuna-dashboard srun sbatch salloc ssh scp rsync docker podman kubectl curl wget bash sh source export env cd ls cp mv rm ln mkdir cat zcat
-head tail less grep sed awk jq tar unzip gzip echo printf cmp diff kill nice taskset ulimit nvidia-smi nsys gdb perf openssl"""
-PROGRAM = re.compile(rf"(?:[A-Z_]+='[^']*' |[A-Z_]+=\S+ )*(?:{'|'.join(PROGRAMS.split())}|\S*build/bin/\S+|~/\S+|\./\S+|[a-z_]+=\S+)(?= |$)")
+PROGRAMS = """muster make ninja cmake ctest ccache git sudo apt apt-get dpkg pip pip3 pipx conda uv python python3 pytest tensorboard
+torchrun ray optuna-dashboard srun sbatch salloc ssh scp rsync docker podman kubectl curl wget bash sh source export env cd ls cp mv rm ln
+mkdir cat zcat head tail less grep sed awk jq tar unzip gzip echo printf cmp diff kill nice taskset ulimit nvidia-smi nsys gdb perf
+openssl"""
+PROGRAM = re.compile(rf"(?:[A-Z_]+='[^']*' |[A-Z_]+=\S+ )*"
+                     rf"(?:{'|'.join(PROGRAMS.split())}|\S*build/bin/\S+|~/\S+|\./\S+|[a-z_]+=\S+)(?= |$)")
 LIMIT_S = 200  # of one command: what takes so long hangs
 
 DURATION = re.compile(r"\b(?:\d+h)?(?:\d+m)?\d+(?:\.\d+)?m?s\b")

@@ -108,12 +108,9 @@ RULES = [
     Rule("docs/data.md", "muster data info folder:photos", shown=r"^(all:|\| (class|china|flower)|bad |  damaged )"),
     Rule("docs/data.md", "muster train --model resnet18", "plan", LONG),
 
-    Rule("docs/devices.md", "muster train --device cuda", "plan", LONG),
-    Rule("docs/devices.md", "muster run --nproc-per-node 2 -- muster train --device cuda", "plan", LONG),
+    Rule("docs/first-training-program.md", "build/bin/", "elsewhere", "tests/examples/run_example.py"),
 
-    Rule("docs/first-training-program.md", "build/bin/", "elsewhere", "tests/examples/same_numbers.py"),
-
-    Rule("docs/fsdp.md", "muster ", "plan", LONG),
+    Rule("docs/fsdp.md", "muster train --model resnet50", "plan", LONG),
 
     Rule("docs/gpu.md", "muster gpu$", number=1, before=worlds.driver(worlds.PAGE_DEVICES),
          shown=r"^(NVIDIA|[0-9.#]+ +(device |A100|MIG)|device 2)"),
@@ -133,10 +130,10 @@ RULES = [
     Rule("docs/pipelines.md", "muster run --nproc-per-node 4 -- muster train", "plan", LONG),
     Rule("docs/pipelines.md", "muster train --model resnet50", "plan", LONG),
 
-    Rule("docs/train.md", "muster train --model lenet --epochs 2$", "plan", LONG),
+    Rule("docs/train.md", "muster train --model lenet --epochs 2$", share=SHARE),
     Rule("docs/train.md", "muster run --nproc-per-node 2 -- muster train --model lenet", "plan", LONG),
-    Rule("docs/train.md", "muster train --epochs 10 --train-transform", "plan", LONG),
-    Rule("docs/train.md", "muster train --train-transform", "plan", LONG),
+    Rule("docs/train.md", "muster train --epochs 10 --train-transform", share=SHARE),
+    Rule("docs/train.md", "muster train --train-transform", share=SHARE),
     Rule("docs/train.md", "muster train --model resnet18 --weights resnet18.safetensors --explain"),
     Rule("docs/train.md", "muster train --model resnet18 --weights runs/head", "plan", LONG, before=worlds.head_weights),
     Rule("docs/train.md", "muster train --model resnet18 --weights", "plan", LONG),
