@@ -95,9 +95,9 @@ TEST(TaskWhoseSampleNeverComes, EndsAfterTheLoadersTimeoutOnAllRanks) {
                 (folder.path() / "run").string()});
   const auto ended = job.wait(kJobLimit);
   EXPECT_EQ(ended.code, 1) << job.err();
-  EXPECT_THAT(told_by(job, 1),
+  EXPECT_THAT(stderr_of(job, 1),
               HasSubstr("of epoch 0: a worker makes it within 3 s: still in hand"));
-  EXPECT_THAT(told_by(job, 0), HasSubstr("rank 1 failed: "));
+  EXPECT_THAT(stderr_of(job, 0), HasSubstr("rank 1 failed: "));
 }
 
 }  // namespace
