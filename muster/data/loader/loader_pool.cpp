@@ -127,12 +127,12 @@ void LoaderPool::give_up(const LoaderRun& run) {
     in_hand = worker->hand.what();
   }
   if (in_hand.empty()) in_hand = "one of the samples " + named(run.batch_indices(batch));
-  throw environment_error({.refused = concat("batch ", batch, " of epoch ", run.epoch()),
-                           .rule = concat("a worker makes it within ", options_.timeout_s, " s"),
-                           .value = concat("still in hand: ", in_hand),
-                           .hint =
-                               "look whether the file can be read (a network's file system may "
-                               "not answer), and whether a transform ends; or allow more time"});
+  throw environment_error(
+      {.refused = concat("batch ", batch, " of epoch ", run.epoch()),
+       .rule =
+           concat("a worker makes it within ", options_.timeout_s, " s; still in hand: ", in_hand),
+       .hint = "look whether the file can be read (a network's file system may "
+               "not answer), and whether a transform ends; or allow more time"});
 }
 
 Outcome LoaderPool::await(const std::shared_ptr<LoaderRun>& run) {

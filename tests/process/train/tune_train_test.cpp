@@ -199,7 +199,7 @@ TEST(TuneOverTrain, ATrialSaysThatItsLossWasNotFiniteOrMemoryRanOut) {
   std::ofstream(folder.path() / "study.toml")
       << "name = \"small\"\nmetric = \"loss\"\nmode = \"min\"\nnum_samples = 1\ncommand = ["
       << command << "]\n[space]\n"
-      << "hidden = \"grid_search([4, 1000000000])\"\n[failures]\nmax_failures = 0\n";
+      << "hidden = \"grid_search([4, 900000])\"\n[failures]\nmax_failures = 0\n";
   Launched tuner({"tune", folder.path() / "study.toml"});
   EXPECT_EQ(tuner.wait(std::chrono::seconds(120)).code, 1) << tuner.err();
   Launched show({"study", "show", folder.path() / "small.db", "--json"});
