@@ -148,6 +148,7 @@ TEST_F(ReportServerTest, ReadsNoFurtherWhileAnswersAreNotHeard) {
   tuner_.reason = std::string(4000, 'r');
   Client client(path());
   client.say(hello());
+  settle(client);
   int64_t said = 0;
   while (client.has_said_all() && said < kFlood) {
     client.say(report(++said));

@@ -104,8 +104,8 @@ TEST(ResourcePoolTest, SaysWhatCanNeverBeHad) {
   EXPECT_THAT(why({.cpu = 4}), HasSubstr("resources_per_trial: cpu 4: this machine has 2"));
   EXPECT_THAT(why({.gpu = 2}), HasSubstr("gpu 2: this machine has 1"));
   EXPECT_THAT(why({.gpu = 1.5}), HasSubstr("below 1"));
-  EXPECT_THAT(why({.cpu = -1}), HasSubstr("0 or more"));
-  EXPECT_THAT(why({.cpu = std::nan("")}), HasSubstr("0 or more"));
+  EXPECT_THAT(why({.cpu = -1}), HasSubstr("an amount is from 0 to"));
+  EXPECT_THAT(why({.cpu = std::nan("")}), HasSubstr("an amount is from 0 to"));
   EXPECT_THAT(why({.cpu = 1e-4}), HasSubstr("thousandths"));
   EXPECT_THAT(why({.memory_bytes = 17 * kGiB}),
               HasSubstr("memory 17 GiB: this machine has 16 GiB"));
