@@ -12,6 +12,7 @@
 #include "muster/base/text.h"
 
 #include "tests/support/error_of.h"
+#include "tests/support/blows.h"
 #include "tests/support/seed.h"
 #include "tests/tune/core/core_by_hand.h"
 
@@ -169,7 +170,8 @@ TEST_P(Outlines, GoOnAsTheWholeLogDoes) {
   SCOPED_TRACE(concat("repeat with MUSTER_TEST_SEED=", seed));
   std::mt19937 draw(seed);
   int64_t taken = 0;
-  for (int history = 0; history < 60; ++history) {
+  const int histories = test::count_of_blows(60);
+  for (int history = 0; history < histories; ++history) {
     const StudySpec spec = outlined_spec(GetParam());
     StudyCore all(spec);
     std::optional<StudyCore> light;
@@ -195,7 +197,7 @@ TEST_P(Outlines, GoOnAsTheWholeLogDoes) {
       ++taken;
     }
   }
-  EXPECT_GT(taken, 50);
+  EXPECT_GT(taken, histories / 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(OfSearchersWithoutHistory,
