@@ -11,8 +11,8 @@
 
 #include "muster/base/text.h"
 
-#include "tests/support/error_of.h"
 #include "tests/support/blows.h"
+#include "tests/support/error_of.h"
 #include "tests/support/seed.h"
 #include "tests/tune/core/core_by_hand.h"
 
