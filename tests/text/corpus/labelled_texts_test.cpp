@@ -84,6 +84,12 @@ TEST_F(LabelledTextsOf, AFolderHasAFileForEachSample) {
   EXPECT_EQ(texts.places[2], (root() / "pos/b.txt").string());
 }
 
+TEST_F(LabelledTextsOf, AByteOrderMarkIsNoPartOfAText) {
+  put("pos/a.txt", "\xEF\xBB\xBFgood");
+  put("neg/b.txt", "bad\xEF\xBB\xBF");
+  EXPECT_THAT(read_labelled_texts(root(), {}).texts, ElementsAre("bad\xEF\xBB\xBF", "good"));
+}
+
 TEST_F(LabelledTextsOf, SplitsAreFilesOrFolders) {
   const fs::path rows = put("rows.tsv", "text\tlabel\na\tb\n");
   EXPECT_EQ(find_text_splits(rows, {}).test, rows);
