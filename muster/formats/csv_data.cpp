@@ -1,5 +1,6 @@
 #include "muster/formats/csv_data.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "muster/base/error.h"
@@ -9,6 +10,8 @@
 
 namespace muster::formats {
 namespace {
+
+constexpr size_t kMostCsvClasses = 1000;
 
 /// "a" or "[a,b]"; none where nothing is said.
 std::vector<std::string> columns_in(const std::string& text) {
@@ -88,6 +91,29 @@ LabelledRows read_labelled_rows(const CsvDataOptions& options, const std::filesy
     return is_bad;
   });
   return out;
+}
+
+void check_classes(const Table& table,
+                   const std::string& target,
+                   const std::vector<std::string>& classes) {
+  const auto refuse = [&](const char* rule, std::string value) {
+    throw usage_error(
+        {.refused = concat("column \"", target, "\" of ", table.name),
+         .rule = rule,
+         .value = std::move(value),
+         .hint = "muster train tells classes apart; a program that predicts numbers begins with "
+                 "`muster new DIR --task regress`"});
+  };
+  const bool are_numbers = std::ranges::all_of(
+      classes, [](const std::string& name) { return to_double(name).has_value(); });
+  const auto fraction = std::ranges::find_if(
+      classes, [](const std::string& name) { return !to_int(name).has_value(); });
+  if (are_numbers && fraction != classes.end())
+    refuse("classes are texts or whole numbers", concat('"', *fraction, "\", …"));
+  const bool is_many = classes.size() > kMostCsvClasses || classes.size() * 2 > table.rows.size();
+  if (are_numbers && is_many && classes.size() > 2)
+    refuse("each class has some rows",
+           concat(classes.size(), " values in ", table.rows.size(), " rows"));
 }
 
 }  // namespace muster::formats

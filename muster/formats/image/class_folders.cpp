@@ -229,4 +229,13 @@ ClassFolders list_class_folders(const fs::path& root, ClassFiles kind) {
                      .hint = "remove folders that are no class"});
 }
 
+void require_known_classes(const ClassFolders& files, const std::vector<std::string>& classes) {
+  for (const std::string& name : files.classes) {
+    if (std::ranges::find(classes, name) != classes.end()) continue;
+    throw usage_error({.refused = concat("folder ", (files.root / name).string()),
+                       .rule = concat("the classes are ", join(classes, ", ")),
+                       .hint = suggestion(name, classes)});
+  }
+}
+
 }  // namespace muster::formats

@@ -62,4 +62,7 @@ SplitFolders find_split_folders(const std::filesystem::path& root,
 ClassFolders list_class_folders(const std::filesystem::path& root,
                                 ClassFiles kind = ClassFiles::kImages);
 
+/// Throws a usage error for a folder that is none of these classes, those of the training split.
+void require_known_classes(const ClassFolders& files, const std::vector<std::string>& classes);
+
 }  // namespace muster::formats
