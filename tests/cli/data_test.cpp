@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "muster/base/file.h"
@@ -216,6 +217,28 @@ TEST_F(DataInfo, ASplitThatASignalStopsLeavesNothing) {
   }
   EXPECT_EQ(split(0), 0);
   EXPECT_TRUE(fs::exists(folder_.path() / "out/train/cat"));
+}
+
+// The kernel's signal for a file at its limit would end the program without a word.
+TEST_F(DataInfo, ASplitAtTheLimitOfAFilesSizeSaysSoAndLeavesNothing) {
+  put("pets/cat/0.jpg", "grey.jpg");
+  put("pets/cat/1.jpg", "grey.jpg");
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{.rlim_cur = 100, .rlim_max = before.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &small);  // inherited
+  Launched split({"data",
+                  "split",
+                  "folder:" + (folder_.path() / "pets").string(),
+                  "-o",
+                  folder_.path() / "out",
+                  "--ratio",
+                  "0.5,0.5",
+                  "--copy"});
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(split.wait().code, 1);
+  EXPECT_THAT(split.err(), HasSubstr("EFBIG"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), {}), 1) << "pets";
 }
 
 // As `muster train` does.

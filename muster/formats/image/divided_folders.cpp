@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <numeric>
 #include <set>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -162,7 +163,7 @@ class PartialFolder {
 }
 
 /// Throws for what cannot be divided, which would else be said of where it goes.
-void check_readable(const fs::path& from, FileTransfer how) {
+void check_readable(const fs::path& from) {
   struct stat found {};
   if (::stat(from.c_str(), &found) != 0) {
     const int why = errno;
@@ -173,22 +174,37 @@ void check_readable(const fs::path& from, FileTransfer how) {
         is_link && why == ENOENT ? std::string("a link that leads nowhere") : errno_text(why));
   }
   if (!S_ISREG(found.st_mode)) refuse_read(from, "a pipe, a socket or a device");
-  if (how == FileTransfer::kLink) return;
-  if (const UniqueFd fd(::open(from.c_str(), O_RDONLY | O_CLOEXEC)); !fd)
-    refuse_read(from, errno_text(errno));
+}
+
+/// With its permissions and its time of change.
+void copy_bytes(const fs::path& from, const fs::path& to) {
+  constexpr size_t kBytesAtOnce = 1 << 18;
+  const UniqueFd in(::open(from.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat found {};
+  if (!in || ::fstat(in.get(), &found) != 0) refuse_read(from, errno_text(errno));
+  const UniqueFd out(::open(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!out) refuse_write(to, errno);
+  std::string bytes(kBytesAtOnce, '\0');
+  for (;;) {
+    const ssize_t got = ::read(in.get(), bytes.data(), bytes.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) refuse_read(from, errno_text(errno));
+    if (got == 0) break;
+    write_all(out.get(), std::string_view(bytes).substr(0, static_cast<size_t>(got)), to);
+  }
+  const timespec times[2] = {found.st_atim, found.st_mtim};
+  if (::fchmod(out.get(), found.st_mode & 07777) != 0 || ::futimens(out.get(), times) != 0)
+    refuse_write(to, errno);
 }
 
 void transfer(const fs::path& from, const fs::path& to, FileTransfer how) {
-  check_readable(from, how);
+  check_readable(from);
   if (how == FileTransfer::kLink) {
     if (::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), AT_SYMLINK_FOLLOW) != 0)
       refuse_write(to, errno, "where no hard link can lead, copy the files: --copy");
     return;
   }
-  std::error_code failed;
-  fs::copy_file(from, to, failed);
-  if (!failed) fs::last_write_time(to, fs::last_write_time(from, failed), failed);
-  if (failed) refuse_write(to, failed.value());
+  copy_bytes(from, to);
 }
 
 }  // namespace
