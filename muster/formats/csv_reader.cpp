@@ -20,6 +20,14 @@ CsvReader::CsvReader(std::string_view bytes, std::string name, const CsvOptions&
                              .value = "UTF-16, by its first bytes",
                              .hint = "iconv -f utf-16 -t utf-8 makes UTF-8 of it"});
   }
+  const bool is_gzip = bytes.starts_with("\x1F\x8B");
+  if (is_gzip || bytes.starts_with("PK\x03\x04")) {
+    throw environment_error(
+        {.refused = name_,
+         .rule = "a table is UTF-8",
+         .value = is_gzip ? "gzip, by its first bytes" : "a zip archive, by its first bytes",
+         .hint = is_gzip ? "gunzip unpacks it" : "a spreadsheet saves its table as CSV"});
+  }
   line_begin_ = at_ = bytes.size() - without_utf8_mark(bytes).size();
 }
 
