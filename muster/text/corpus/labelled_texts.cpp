@@ -70,6 +70,15 @@ void add_row(LabelledTexts& out, std::string place, std::string& text, std::stri
   out.places.push_back(std::move(place));
 }
 
+/// Throws for a name that a run cannot keep, which it does as JSON.
+void check_name_of(const formats::Table& table, size_t column) {
+  const std::string fault = formats::utf8_fault(table.columns[column]);
+  if (fault.empty()) return;
+  throw usage_error({.refused = concat("column \"", table.columns[column], "\" of ", table.name),
+                     .rule = concat("its name is ", fault),
+                     .hint = "iconv -t utf-8 makes UTF-8 of the table"});
+}
+
 LabelledTexts read_text_table(const fs::path& path,
                               const TextColumns& columns,
                               const formats::TableOptions& options) {
@@ -81,6 +90,8 @@ LabelledTexts read_text_table(const fs::path& path,
                        .rule = "texts and classes are two columns",
                        .value = concat('"', table.columns[text], "\" for both")});
   }
+  check_name_of(table, text);
+  if (target) check_name_of(table, *target);
   LabelledTexts out{.path = path, .columns = columns, .bad = std::move(table.bad)};
   out.columns.text = table.columns[text];
   out.columns.target = target ? table.columns[*target] : "";

@@ -54,6 +54,8 @@ TEST_F(LabelledTextsOf, ColumnsAreThoseThatAreSaid) {
   EXPECT_THAT(refusal("a,b,c\n1,2,3\n"), HasSubstr("target=COLUMN"));
   EXPECT_THAT(refusal("label,b,c\n1,2,3\n"), HasSubstr("text=COLUMN"));
   EXPECT_THAT(refusal("text,b\n1,2\n", {.target = "text"}), HasSubstr("two columns"));
+  EXPECT_THAT(refusal("text,caf\xE9\n1,2\n", {.target = "caf\xE9"}),
+              HasSubstr("its name is not UTF-8 after its 3 first bytes"));
 }
 
 TEST_F(LabelledTextsOf, ClassesMayBeMissingWhereNobodyNeedsThem) {
