@@ -38,8 +38,8 @@ using DivisionStops = std::function<bool()>;
 
 /// Makes the folder `target` with a folder of each name, in which files have the paths that they had:
 /// target/train/cat/1.jpg. Links are followed. As a whole or not at all: beside it, then renamed. Throws a usage error
-/// if `target` is there, or as require_apart() of the classes' folders; an environment error, which names the file at fault,
-/// if it cannot be made or a file cannot be read. False, and nothing is left, where `stops` says so.
+/// if `target` is there, or as require_apart() of the classes' folders; an environment error, which names the file at
+/// fault, if it cannot be made or a file cannot be read. False, and nothing is left, where `stops` says so.
 bool write_divided_folders(const ClassFolders& files,
                            const std::vector<size_t>& part_of,
                            const std::vector<std::string>& names,
