@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include <signal.h>
+
 #include "muster/base/error.h"
 #include "muster/base/path_names.h"
 #include "muster/base/text.h"
@@ -68,6 +70,17 @@ int run(const std::vector<std::string>& args, program::Console& console) {
   return commands().at(args[0]).run(std::span(args).subspan(1), console);
 }
 
+/// A file that may grow no further (ulimit -f) is an error of the write, as a full disk is, not the end without a word.
+/// By a handler: programs that are started have what they would have.
+void survive_full_files() {
+  struct sigaction before {};
+  if (::sigaction(SIGXFSZ, nullptr, &before) != 0 || before.sa_handler != SIG_DFL) return;
+  struct sigaction action {};
+  action.sa_handler = [](int) {};
+  action.sa_flags = SA_RESTART;
+  ::sigaction(SIGXFSZ, &action, nullptr);
+}
+
 /// Of the commands only these are ranks: a rank's script that calls another one passes its
 /// environment on.
 void note_end(const std::vector<std::string>& args, const char* why) {
@@ -80,6 +93,7 @@ void note_end(const std::vector<std::string>& args, const char* why) {
 }  // namespace muster::cli
 
 int main(int argc, char** argv) {
+  muster::cli::survive_full_files();
   muster::program::Console console = muster::program::Console::of_process();
   const std::vector<std::string> args(argv + 1, argv + argc);
   const auto own_end = std::ranges::find(args, "--");  // behind it stands another program's line

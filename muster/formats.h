@@ -11,6 +11,7 @@
 #include "muster/formats/idx.h"
 #include "muster/formats/image/class_folders.h"
 #include "muster/formats/image/divided_folders.h"
+#include "muster/formats/image/folder_data.h"
 #include "muster/formats/image/folder_survey.h"
 #include "muster/formats/image/image.h"
 #include "muster/formats/image/image_source.h"
@@ -22,3 +23,4 @@
 #include "muster/formats/tar/tar_images.h"
 #include "muster/formats/tar/tar_index.h"
 #include "muster/formats/tar/tar_reader.h"
+#include "muster/formats/utf8.h"

@@ -11,7 +11,7 @@ class Room:
 # From the ground up. Who is not named may not be included; a folder that is not here is refused until it is.
 ROOMS = {
     "base": Room("errors, text, JSON, entries, options", [], {"": []}),
-    "formats": Room("readers of untrusted bytes", ["base"], {"": [], "image": [], "tar": ["", "image"]}),
+    "formats": Room("readers of untrusted bytes", ["base"], {"": [], "image": [""], "tar": ["", "image"]}),
     "text": Room("words, vocabularies, tokenizers", ["base", "formats"], {
         "unicode": [], "words": ["unicode"], "batch": [], "vocab": ["unicode", "batch"], "subword": ["unicode", "batch", "vocab"],
         "corpus": ["unicode", "words", "vocab", "subword"]}),

@@ -97,15 +97,16 @@ int run_split(std::span<const std::string> args, program::Console& console) {
   if (const auto over = program::parse(*split_app(flags), args, console)) return *over;
   if (flags.seed < 0)
     throw usage_error({.refused = "--seed", .rule = "0 or more", .value = concat(flags.seed)});
-  split_data(console.out(),
-             {.data = formats::parse_dataset_spec(flags.data),
-              .data_dir = flags.data_dir,
-              .output = flags.output,
-              .ratio = flags.ratio,
-              .seed = flags.seed,
-              .copy = flags.copy,
-              .width = static_cast<size_t>(console.width())});
-  return kDone;
+  const int stopped_by = split_data(console.out(),
+                                    [&](const std::string& text) { console.note(text); },
+                                    {.data = formats::parse_dataset_spec(flags.data),
+                                     .data_dir = flags.data_dir,
+                                     .output = flags.output,
+                                     .ratio = flags.ratio,
+                                     .seed = flags.seed,
+                                     .copy = flags.copy,
+                                     .width = static_cast<size_t>(console.width())});
+  return stopped_by == 0 ? kDone : 128 + stopped_by;  // as a shell has it
 }
 
 int run_data_command(std::span<const std::string> args, program::Console& console) {

@@ -10,6 +10,7 @@
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/base/text_table.h"
+#include "muster/formats/image/folder_data.h"
 #include "muster/formats/image/folder_survey.h"
 #include "muster/formats/tar/tar_data.h"
 
@@ -18,7 +19,6 @@
 namespace muster::cli {
 namespace {
 
-namespace fs = std::filesystem;
 using formats::FolderSurvey;
 using formats::SurveyedFile;
 
@@ -46,16 +46,17 @@ void look_through(SurveyedImages& split, int64_t threads) {
 }
 
 std::vector<SurveyedImages> folder_splits(const ImageInfoOptions& options) {
-  const auto path = options.data.params.find("path");
-  const fs::path root = !options.data_dir.empty() ? options.data_dir : fs::path(path->second);
-  const auto [train, test] = formats::find_split_folders(root);
-  const auto split = [](std::string name, const fs::path& folder) {
-    return SurveyedImages{
-        .name = std::move(name),
-        .images = std::make_shared<formats::FolderImages>(formats::list_class_folders(folder))};
+  const auto said = formats::folder_data_options(options.data.params, options.data_dir);
+  const auto [train, test] = formats::find_split_folders(said.path);
+  const auto split = [](std::string name, formats::ClassFolders files) {
+    return SurveyedImages{.name = std::move(name),
+                          .images = std::make_shared<formats::FolderImages>(std::move(files))};
   };
-  if (train == test) return {split("all", train)};
-  return {split("train", train), split("test", test)};
+  formats::ClassFolders trained = formats::list_class_folders(train);
+  if (train == test) return {split("all", std::move(trained))};
+  formats::ClassFolders tested = formats::list_class_folders(test);
+  formats::require_known_classes(tested, trained.classes);
+  return {split("train", std::move(trained)), split("test", std::move(tested))};
 }
 
 std::vector<SurveyedImages> tar_splits(const ImageInfoOptions& options) {

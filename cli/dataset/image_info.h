@@ -19,7 +19,8 @@ struct ImageInfoOptions {
   bool json = false;
 };
 
-/// Decodes every image of all splits. Throws as formats::list_class_folders() and find_tar_samples().
+/// Decodes every image of all splits. Throws as formats::folder_data_options(), list_class_folders(),
+/// require_known_classes() and find_tar_samples().
 void show_image_info(std::ostream& out, const ImageInfoOptions& options);
 
 }  // namespace muster::cli

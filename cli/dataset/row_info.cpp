@@ -89,6 +89,7 @@ SurveyedRows survey_rows(std::string name,
   SurveyedRows out{.name = std::move(name), .rows = formats::read_labelled_rows(options, path)};
   if (!known.empty()) move_unknown_classes(out.rows, known);
   const std::vector<std::string> names = known.empty() ? text::classes_of(out.rows.targets) : known;
+  if (known.empty()) formats::check_classes(out.rows.table, options.target, names);
   std::map<std::string, int64_t> counts;
   for (const std::string& target : out.rows.targets) ++counts[target];
   for (const std::string& one : names) out.classes.emplace_back(one, counts[one]);

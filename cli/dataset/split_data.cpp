@@ -1,12 +1,17 @@
 #include "cli/dataset/split_data.h"
 
+#include <array>
+#include <atomic>
 #include <utility>
 #include <vector>
+
+#include <signal.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/base/text_table.h"
 #include "muster/formats/image/divided_folders.h"
+#include "muster/formats/image/folder_data.h"
 
 namespace muster::cli {
 namespace {
@@ -37,7 +42,8 @@ formats::ClassFolders files_to_divide(const SplitDataOptions& options) {
                        .rule = "it divides folder:PATH, a folder with a folder for each class",
                        .value = options.data.name.empty() ? "no data" : options.data.name});
   }
-  const fs::path root = options.data_dir.empty() ? fs::path(path->second) : options.data_dir;
+  const fs::path root = formats::folder_data_options(options.data.params, options.data_dir).path;
+  formats::require_apart(root, options.output);
   const auto [train, test] = formats::find_split_folders(root);
   if (train != test) {
     throw usage_error(
@@ -49,9 +55,38 @@ formats::ClassFolders files_to_divide(const SplitDataOptions& options) {
   return formats::list_class_folders(train);
 }
 
+std::atomic<int> split_stopped_by{0};
+static_assert(std::atomic<int>::is_always_lock_free, "it is written by a signal handler");
+
+/// While it lives, the first signal that asks this process to end is only noted.
+class SplitSignals {
+ public:
+  SplitSignals() {
+    split_stopped_by = 0;
+    struct sigaction action {};
+    action.sa_handler = [](int number) { split_stopped_by = number; };
+    action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+    for (size_t at = 0; at < kEnding.size(); ++at) {
+      ::sigaction(kEnding[at], nullptr, &before_[at]);
+      // Who started this process so means it: nohup, a shell that runs it in the background.
+      if (before_[at].sa_handler != SIG_IGN) ::sigaction(kEnding[at], &action, nullptr);
+    }
+  }
+  ~SplitSignals() {
+    for (size_t at = 0; at < kEnding.size(); ++at) ::sigaction(kEnding[at], &before_[at], nullptr);
+  }
+  SplitSignals(const SplitSignals&) = delete;
+
+ private:
+  static constexpr std::array<int, 3> kEnding = {SIGINT, SIGTERM, SIGHUP};
+  std::array<struct sigaction, 3> before_{};
+};
+
 }  // namespace
 
-void split_data(std::ostream& out, const SplitDataOptions& options) {
+int split_data(std::ostream& out,
+               const std::function<void(const std::string&)>& note,
+               const SplitDataOptions& options) {
   if (options.output.empty())
     throw usage_error({.refused = "muster data split without -o FOLDER",
                        .hint = "muster data split folder:PATH -o FOLDER"});
@@ -60,12 +95,19 @@ void split_data(std::ostream& out, const SplitDataOptions& options) {
   const auto part_of = formats::divide_files(files, shares, static_cast<uint64_t>(options.seed));
   std::vector<std::string> names{"train", "val"};
   if (shares.size() == 3) names.emplace_back("test");
-  formats::write_divided_folders(
-      files,
-      part_of,
-      names,
-      options.output,
-      options.copy ? formats::FileTransfer::kCopy : formats::FileTransfer::kLink);
+  const SplitSignals signals;
+  for (const fs::path& left : formats::remove_left_behind(options.output))
+    note(concat("removed ", left.string(), ", which a division that was killed had left"));
+  if (!formats::write_divided_folders(
+          files,
+          part_of,
+          names,
+          options.output,
+          options.copy ? formats::FileTransfer::kCopy : formats::FileTransfer::kLink,
+          [] { return split_stopped_by != 0; })) {
+    note("interrupted: nothing is written");
+    return split_stopped_by;
+  }
 
   std::vector<std::vector<int64_t>> counts(names.size(),
                                            std::vector<int64_t>(files.classes.size()));
@@ -81,6 +123,7 @@ void split_data(std::ostream& out, const SplitDataOptions& options) {
       << files.classes.size() << (files.classes.size() == 1 ? " class, " : " classes, ")
       << (options.copy ? "copies" : "hard links") << '\n'
       << grid(std::move(columns), options.width);
+  return 0;
 }
 
 }  // namespace muster::cli

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <ostream>
 #include <string>
 
@@ -21,8 +22,12 @@ struct SplitDataOptions {
   size_t width = 80;  ///< columns of the screen
 };
 
-/// Writes the folder, then says what is in it. Throws a usage error for data that are no folder of classes, or
-/// have splits already, and as formats::divide_files() and write_divided_folders().
-void split_data(std::ostream& out, const SplitDataOptions& options);
+/// Writes the folder, then says what is in it; `note` is told what is worth knowing besides. SIGINT, SIGTERM and SIGHUP
+/// end it with nothing left: the number of that signal is returned, else 0. The second one ends the process. Throws a
+/// usage error for data that are no folder of classes, or have splits already, and as formats::folder_data_options(),
+/// divide_files() and write_divided_folders().
+int split_data(std::ostream& out,
+               const std::function<void(const std::string&)>& note,
+               const SplitDataOptions& options);
 
 }  // namespace muster::cli

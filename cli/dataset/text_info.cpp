@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/base/text_table.h"
 #include "muster/text/corpus/text_data.h"
 #include "muster/text/corpus/text_survey.h"
 
@@ -23,11 +25,31 @@ struct SurveyedTexts {
   text::TextSurvey survey;
 };
 
+/// Texts of a test split whose class the training split has not are bad.
+void move_unknown_texts(text::LabelledTexts& texts, const std::vector<std::string>& known) {
+  const auto numbers = text::numbers_of(known);
+  text::LabelledTexts kept{.path = texts.path, .columns = texts.columns, .bad = texts.bad};
+  for (size_t at = 0; at < texts.targets.size(); ++at) {
+    std::string& target = texts.targets[at];
+    if (!numbers.contains(target)) {
+      kept.bad.push_back({texts.places[at], text::why_unknown(target, known)});
+      continue;
+    }
+    kept.texts.push_back(std::move(texts.texts[at]));
+    kept.targets.push_back(std::move(target));
+    kept.places.push_back(std::move(texts.places[at]));
+  }
+  texts = std::move(kept);
+}
+
+/// `known`: the classes of the training split; none where this is one.
 SurveyedTexts survey_split(std::string name,
                            const std::filesystem::path& path,
-                           const text::TextDataOptions& options) {
+                           const text::TextDataOptions& options,
+                           const std::vector<std::string>& known) {
   SurveyedTexts out{.name = std::move(name),
                     .texts = text::read_texts(options, path, /*needs_target=*/true, /*all=*/true)};
+  if (!known.empty()) move_unknown_texts(out.texts, known);
   out.survey = text::survey_texts(out.texts,
                                   {.tokenizer = options.tokenizer,
                                    .min_freq = options.min_freq,
@@ -40,8 +62,10 @@ SurveyedTexts survey_split(std::string name,
 std::vector<SurveyedTexts> survey_splits(const text::TextDataOptions& options) {
   const auto [train, test] = text::find_text_splits(options.path, options.test);
   std::vector<SurveyedTexts> splits;
-  splits.push_back(survey_split(train == test ? "all" : "train", train, options));
-  if (train != test) splits.push_back(survey_split("test", test, options));
+  splits.push_back(survey_split(train == test ? "all" : "train", train, options, {}));
+  if (train != test)
+    splits.push_back(
+        survey_split("test", test, options, text::classes_of(splits[0].texts.targets)));
   return splits;
 }
 

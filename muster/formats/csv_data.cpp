@@ -1,17 +1,49 @@
 #include "muster/formats/csv_data.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/name_list.h"
 #include "muster/base/text.h"
+#include "muster/formats/utf8.h"
 
 namespace muster::formats {
 namespace {
 
+constexpr size_t kMostCsvClasses = 1000;
+
 /// "a" or "[a,b]"; none where nothing is said.
 std::vector<std::string> columns_in(const std::string& text) {
   return text.empty() ? std::vector<std::string>() : names_in(text);
+}
+
+/// Throws for a name that a run cannot keep.
+void check_column_names(const Table& table, const LabelledRows& rows, const std::string& target) {
+  std::vector<std::string> names{target};
+  for (const Feature& feature : rows.features) names.push_back(feature.column);
+  for (const std::string& name : names) {
+    const std::string fault = utf8_fault(name);
+    if (fault.empty()) continue;
+    throw usage_error(
+        {.refused = concat("column \"", name, "\" of ", table.name),
+         .rule = concat("its name is ", fault),
+         .hint = "iconv -t utf-8 makes UTF-8 of the table, drop= leaves a column away"});
+  }
+}
+
+/// Why a row is no sample by its class or its categories; empty if it is one.
+std::string fault_of_row(const TableRow& row,
+                         size_t target,
+                         const std::vector<std::pair<size_t, std::string>>& categorical) {
+  if (row.fields[target].empty()) return "it has no class";
+  std::string fault = class_fault(row.fields[target]);
+  for (const auto& [column, name] : categorical) {
+    if (!fault.empty()) break;
+    fault = utf8_fault(row.fields[column]);
+    if (!fault.empty()) fault = concat("its \"", name, "\" is ", fault);
+  }
+  return fault;
 }
 
 }  // namespace
@@ -44,15 +76,44 @@ LabelledRows read_labelled_rows(const CsvDataOptions& options, const std::filesy
                              {.target = options.target,
                               .drop = columns_in(options.drop),
                               .categorical = columns_in(options.categorical)});
+  check_column_names(table, out, options.target);
   move_bad_numbers(table, out.features);
+  std::vector<std::pair<size_t, std::string>> categorical;
+  for (const Feature& feature : out.features)
+    if (!feature.categories.empty())
+      categorical.emplace_back(column_named(table, feature.column, "a feature"), feature.column);
   const size_t target = column_named(table, options.target, "parameter \"target\"");
   std::erase_if(table.rows, [&](const TableRow& row) {
-    const bool is_empty = row.fields[target].empty();
-    if (is_empty) table.bad.push_back({concat(table.name, ':', row.line), "it has no class"});
-    if (!is_empty) out.targets.push_back(row.fields[target]);
-    return is_empty;
+    std::string why = fault_of_row(row, target, categorical);
+    const bool is_bad = !why.empty();
+    if (is_bad) table.bad.push_back({concat(table.name, ':', row.line), std::move(why)});
+    if (!is_bad) out.targets.push_back(row.fields[target]);
+    return is_bad;
   });
   return out;
+}
+
+void check_classes(const Table& table,
+                   const std::string& target,
+                   const std::vector<std::string>& classes) {
+  const auto refuse = [&](const char* rule, std::string value) {
+    throw usage_error(
+        {.refused = concat("column \"", target, "\" of ", table.name),
+         .rule = rule,
+         .value = std::move(value),
+         .hint = "muster train tells classes apart; a program that predicts numbers begins with "
+                 "`muster new DIR --task regress`"});
+  };
+  const bool are_numbers = std::ranges::all_of(
+      classes, [](const std::string& name) { return to_double(name).has_value(); });
+  const auto fraction = std::ranges::find_if(
+      classes, [](const std::string& name) { return !to_int(name).has_value(); });
+  if (are_numbers && fraction != classes.end())
+    refuse("classes are texts or whole numbers", concat('"', *fraction, "\", …"));
+  const bool is_many = classes.size() > kMostCsvClasses || classes.size() * 2 > table.rows.size();
+  if (are_numbers && is_many && classes.size() > 2)
+    refuse("each class has some rows",
+           concat(classes.size(), " values in ", table.rows.size(), " rows"));
 }
 
 }  // namespace muster::formats

@@ -62,4 +62,10 @@ struct LabelledRows {
 /// Throws as read_table() and features_of(), and a usage error where options.target is empty or no column.
 LabelledRows read_labelled_rows(const CsvDataOptions& options, const std::filesystem::path& path);
 
+/// Throws a usage error where the target's values, of which `classes` are the different ones, are measured or
+/// counted, and no classes: fractions, or nearly as many as there are rows.
+void check_classes(const Table& table,
+                   const std::string& target,
+                   const std::vector<std::string>& classes);
+
 }  // namespace muster::formats

@@ -4,14 +4,9 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/formats/utf8.h"
 
 namespace muster::formats {
-namespace {
-
-constexpr std::string_view kUtf8Mark = "\xEF\xBB\xBF";
-
-}  // namespace
-
 CsvReader::CsvReader(std::string_view bytes, std::string name, const CsvOptions& options)
     : bytes_(bytes), name_(std::move(name)), options_(options) {
   const char delimiter = options.delimiter;
@@ -25,7 +20,15 @@ CsvReader::CsvReader(std::string_view bytes, std::string name, const CsvOptions&
                              .value = "UTF-16, by its first bytes",
                              .hint = "iconv -f utf-16 -t utf-8 makes UTF-8 of it"});
   }
-  if (bytes.starts_with(kUtf8Mark)) line_begin_ = at_ = kUtf8Mark.size();
+  const bool is_gzip = bytes.starts_with("\x1F\x8B");
+  if (is_gzip || bytes.starts_with("PK\x03\x04")) {
+    throw environment_error(
+        {.refused = name_,
+         .rule = "a table is UTF-8",
+         .value = is_gzip ? "gzip, by its first bytes" : "a zip archive, by its first bytes",
+         .hint = is_gzip ? "gunzip unpacks it" : "a spreadsheet saves its table as CSV"});
+  }
+  line_begin_ = at_ = bytes.size() - without_utf8_mark(bytes).size();
 }
 
 bool CsvReader::next(CsvRow& row) {

@@ -29,7 +29,7 @@ struct CsvRow {
 class CsvReader {
  public:
   /// `bytes` outlive it; `name` stands in errors. Throws a usage error for a delimiter that is a quote
-  /// or ends a line, and an environment error for UTF-16.
+  /// or ends a line, and an environment error for UTF-16, gzip and zip.
   CsvReader(std::string_view bytes, std::string name, const CsvOptions& options = {});
 
   /// False behind the last row. A row with text behind the quote that closes a field has a fault, and

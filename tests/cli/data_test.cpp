@@ -1,13 +1,21 @@
 // `muster data info`, as a user runs it.
 #include <filesystem>
+#include <iterator>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "muster/base/file.h"
 #include "muster/base/json.h"
 
+#include "cli/dataset/split_data.h"
 #include "tests/support/folder.h"
 #include "tests/support/launched.h"
 #include "tests/support/paths.h"
@@ -166,6 +174,8 @@ TEST_F(DataInfo, SplitsAFolderOfClassFolders) {
       {{"data", "split", data, "-o", out}, "nothing is overwritten"},
       {{"data", "split", made, "-o", out + "2"}, "it is not divided yet (got train and test)"},
       {{"data", "split", data}, "without -o FOLDER"},
+      {{"data", "split", data, "-o", (folder_.path() / "pets/divided").string()}, "are apart"},
+      {{"data", "split", data + ",szie=3", "-o", out + "2"}, "did you mean \"size\"?"},
       {{"data", "split", "mnist", "-o", out + "2"}, "it divides folder:PATH"},
       {{"data", "split", data, "-o", out + "2", "--ratio", "0.5"}, "two shares"},
       {{"data", "split", data, "-o", out + "2", "--ratio", "0.5,0.6"}, "which add up to 1"},
@@ -177,6 +187,93 @@ TEST_F(DataInfo, SplitsAFolderOfClassFolders) {
     EXPECT_THAT(again.err(), HasSubstr(text));
   }
   EXPECT_FALSE(fs::exists(out + "2"));
+}
+
+// The signal comes when it tells of what another one has left.
+TEST_F(DataInfo, ASplitThatASignalStopsLeavesNothing) {
+  put("pets/cat/0.jpg", "grey.jpg");
+  put("pets/cat/1.jpg", "grey.jpg");
+  std::vector<std::string> notes;
+  const auto split = [&](int signal) {
+    fs::create_directory(folder_.path() / ".out.partial-abcdef");
+    std::ostringstream out;
+    return split_data(out,
+                      [&](const std::string& text) {
+                        if (notes.empty() && signal != 0) ::raise(signal);
+                        notes.push_back(text);
+                      },
+                      {.data = {.name = "folder", .params = {}},
+                       .data_dir = folder_.path() / "pets",
+                       .output = folder_.path() / "out",
+                       .ratio = "0.5,0.5"});
+  };
+  for (const int signal : {SIGINT, SIGTERM}) {
+    notes.clear();
+    EXPECT_EQ(split(signal), signal);
+    ASSERT_EQ(notes.size(), 2U);
+    EXPECT_THAT(notes[0], HasSubstr("/.out.partial-abcdef, which a division that was killed"));
+    EXPECT_EQ(notes[1], "interrupted: nothing is written");
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), {}), 1) << "pets";
+  }
+  EXPECT_EQ(split(0), 0);
+  EXPECT_TRUE(fs::exists(folder_.path() / "out/train/cat"));
+}
+
+// The kernel's signal for a file at its limit would end the program without a word.
+TEST_F(DataInfo, ASplitAtTheLimitOfAFilesSizeSaysSoAndLeavesNothing) {
+  put("pets/cat/0.jpg", "grey.jpg");
+  put("pets/cat/1.jpg", "grey.jpg");
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{.rlim_cur = 100, .rlim_max = before.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &small);  // inherited
+  Launched split({"data",
+                  "split",
+                  "folder:" + (folder_.path() / "pets").string(),
+                  "-o",
+                  folder_.path() / "out",
+                  "--ratio",
+                  "0.5,0.5",
+                  "--copy"});
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(split.wait().code, 1);
+  EXPECT_THAT(split.err(), HasSubstr("EFBIG"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), {}), 1) << "pets";
+}
+
+// As `muster train` does.
+TEST_F(DataInfo, RefusesWhatATrainingRefuses) {
+  put("train/cat/0.jpg", "grey.jpg");
+  put("train/dog/0.jpg", "grey.jpg");
+  put("test/cta/0.jpg", "grey.jpg");
+  write_file_atomic(folder_.path() / "a.csv", "x,y\n1,0.5\n2,1.7\n3,0.5\n4,1.7\n");
+  const std::string rows = "csv:" + (folder_.path() / "a.csv").string();
+  const std::pair<std::vector<std::string>, const char*> refused[] = {
+      {{"data", "info", spec() + ",szie=3"}, "did you mean \"size\"?"},
+      {{"data", "info", spec() + ",bad_files=drop"}, "raise, skip or substitute"},
+      {{"data", "info", spec()}, "test/cta: the classes are cat, dog"},
+      {{"data", "info", rows + ",target=y"}, "classes are texts or whole numbers"}};
+  for (const auto& [words, text] : refused) {
+    Launched info(words);
+    EXPECT_EQ(info.wait().code, 2) << text;
+    EXPECT_THAT(info.err(), HasSubstr(text));
+  }
+}
+
+TEST_F(DataInfo, ATextOfAClassThatTheTrainingSplitHasNotIsBad) {
+  const auto put_text = [&](const char* name, const char* text) {
+    write_file_atomic(folder_.path() / name, text);
+    return (folder_.path() / name).string();
+  };
+  const std::string train = put_text("a.csv", "text,label\ngood,pos\nbad,neg\n");
+  const std::string test = put_text("b.csv", "text,label\nfair,pos\nso so,mid\n");
+  Launched info({"data", "info", "text:" + train + ",test=" + test, "--json"});
+  EXPECT_EQ(info.wait().code, 0) << info.err();
+  const Json split = parse_json(info.out(), "stdout").at("splits").at(1);
+  EXPECT_EQ(split.at("texts"), 1);
+  ASSERT_EQ(split.at("bad").size(), 1U);
+  EXPECT_EQ(split.at("bad")[0].at("fault"),
+            "its class \"mid\" is none of the training split's: neg, pos");
 }
 
 TEST_F(DataInfo, RefusesWhatIsNoFolderOfImages) {

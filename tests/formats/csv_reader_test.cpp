@@ -84,6 +84,14 @@ TEST(CsvReader, LeavesAByteOrderMarkOutAndRefusesUtf16) {
   EXPECT_THAT(test::error_of([] { CsvReader("\xFF\xFE\x61", "rows.csv"); }), HasSubstr("UTF-16"));
 }
 
+// Source: RFC 1952, 2.3.1; APPNOTE.TXT, 4.3.7.
+TEST(CsvReader, RefusesWhatIsPackedByItsFirstBytes) {
+  EXPECT_THAT(test::error_of([] { CsvReader("\x1F\x8B\x08", "rows.csv"); }),
+              HasSubstr("rows.csv: a table is UTF-8 (got gzip, by its first bytes)"));
+  EXPECT_THAT(test::error_of([] { CsvReader("PK\x03\x04", "rows.xlsx"); }),
+              HasSubstr("a zip archive"));
+}
+
 TEST(CsvReader, QuotesAreCharactersWhereThatIsSaid) {
   EXPECT_EQ(read_rows("\"a\tb\"\n\"\tc", {.delimiter = '\t', .quotes = false}).rows,
             (Rows{{"\"a", "b\""}, {"\"", "c"}}));

@@ -21,8 +21,6 @@ using formats::CsvDataOptions;
 using formats::Feature;
 using formats::Table;
 
-constexpr size_t kMostCsvClasses = 1000;
-
 /// What the training split teaches, as JSON in DatasetRequest::learned.
 struct LearnedRows {
   std::string target;
@@ -100,28 +98,6 @@ class CsvRows final : public Dataset {
   std::string learned_;
   std::vector<std::string> remarks_;
 };
-
-/// Throws for targets that are no classes.
-void check_classes(const Table& table, size_t target, const std::vector<std::string>& classes) {
-  const auto refuse = [&](const char* rule, std::string value) {
-    throw usage_error(
-        {.refused = concat("column \"", table.columns[target], "\" of ", table.name),
-         .rule = rule,
-         .value = std::move(value),
-         .hint = "muster train tells classes apart; a program that predicts numbers begins with "
-                 "`muster new DIR --task regress`"});
-  };
-  const bool are_numbers = std::ranges::all_of(
-      classes, [](const std::string& name) { return to_double(name).has_value(); });
-  const auto fraction = std::ranges::find_if(
-      classes, [](const std::string& name) { return !to_int(name).has_value(); });
-  if (are_numbers && fraction != classes.end())
-    refuse("classes are texts or whole numbers", concat('"', *fraction, "\", …"));
-  const bool is_many = classes.size() > kMostCsvClasses || classes.size() * 2 > table.rows.size();
-  if (are_numbers && is_many && classes.size() > 2)
-    refuse("each class has some rows",
-           concat(classes.size(), " values in ", table.rows.size(), " rows"));
-}
 
 /// The rows' classes by number, and what has none is bad. Empty where there is no such column and
 /// nobody needs one.
@@ -205,8 +181,7 @@ TrainingTable learn_from(const CsvDataOptions& options,
   out.learned.features = std::move(rows.features);
   apply_bad_rows(table, options);
   out.learned.classes = text::classes_of(rows.targets);
-  const size_t target = column_named(table, options.target, "parameter \"target\"");
-  check_classes(table, target, out.learned.classes);
+  formats::check_classes(table, options.target, out.learned.classes);
   out.targets = class_numbers(table, out.learned, /*needs_target=*/true);
   std::vector<int64_t> trained(out.targets.size());
   std::iota(trained.begin(), trained.end(), 0);

@@ -4,9 +4,6 @@
 #include <memory>
 #include <utility>
 
-#include "muster/base/error.h"
-#include "muster/base/text.h"
-
 namespace muster::data {
 namespace {
 
@@ -15,16 +12,9 @@ void number_classes(formats::ClassFolders& files, const std::vector<std::string>
   std::map<std::string, int64_t, std::less<>> numbers;
   for (const std::string& name : classes)
     numbers.emplace(name, static_cast<int64_t>(numbers.size()));
+  formats::require_known_classes(files, classes);
   std::vector<int64_t> number_of;
-  for (const std::string& name : files.classes) {
-    const auto number = numbers.find(name);
-    if (number == numbers.end()) {
-      throw usage_error({.refused = concat("folder ", (files.root / name).string()),
-                         .rule = concat("the classes are ", join(classes, ", ")),
-                         .hint = suggestion(name, classes)});
-    }
-    number_of.push_back(number->second);
-  }
+  for (const std::string& name : files.classes) number_of.push_back(numbers.at(name));
   for (formats::ClassFile& file : files.files)
     file.label = number_of[static_cast<size_t>(file.label)];
   files.classes = classes;

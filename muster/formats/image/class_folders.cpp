@@ -10,6 +10,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/formats/utf8.h"
 
 namespace muster::formats {
 namespace {
@@ -51,6 +52,10 @@ FolderId id_of(const fs::path& folder) {
   return {found.st_dev, found.st_ino};
 }
 
+bool counts(const std::string& file, ClassFiles kind) {
+  return kind == ClassFiles::kImages ? has_image_extension(file) : file.ends_with(".txt");
+}
+
 /// One class. torchvision sorts the folders that os.walk finds by their whole paths, so "a-b" comes
 /// before "a/b".
 class ClassWalk {
@@ -79,9 +84,7 @@ class ClassWalk {
     }
     above_.push_back(id);
     Entries entries = entries_of(root_ / folder);
-    std::erase_if(entries.files, [this](const std::string& file) {
-      return kind_ == ClassFiles::kImages ? !has_image_extension(file) : !file.ends_with(".txt");
-    });
+    std::erase_if(entries.files, [this](const std::string& file) { return !counts(file, kind_); });
     if (!entries.files.empty()) found_.emplace_back(folder, std::move(entries.files));
     for (const std::string& below : entries.folders) walk(concat(folder, '/', below));
     above_.pop_back();
@@ -96,6 +99,60 @@ class ClassWalk {
 std::string folder_of(ClassFiles kind, const fs::path& root) {
   return concat(kind == ClassFiles::kImages ? "folder of images " : "folder of texts ",
                 root.string());
+}
+
+constexpr std::array<std::string_view, 2> kTrainWords = {"train", "training"};
+constexpr std::array<std::string_view, 11> kOtherSplitWords = {"test",
+                                                               "testing",
+                                                               "val",
+                                                               "valid",
+                                                               "validate",
+                                                               "validation",
+                                                               "dev",
+                                                               "eval",
+                                                               "extra",
+                                                               "unlabeled",
+                                                               "unlabelled"};
+
+std::string in_small_letters(std::string name) {
+  for (char& letter : name)
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  return name;
+}
+
+/// Whether a folder has folders and no file of its own, as one of a split has and few classes have.
+bool is_of_folders(const fs::path& folder, ClassFiles kind) {
+  const Entries entries = entries_of(folder);
+  return !entries.folders.empty() &&
+         std::none_of(entries.files.begin(), entries.files.end(), [kind](const std::string& file) {
+           return counts(file, kind);
+         });
+}
+
+/// Throws where folders that are no splits by their names, "Training" and "Testing", are splits by these
+/// names and by what is in them: they would be classes.
+void refuse_misnamed_splits(const fs::path& root, ClassFiles kind) {
+  std::error_code ignored;
+  if (!fs::is_directory(root, ignored)) return;  // for list_classes() to say
+  const std::vector<std::string> folders = entries_of(root).folders;
+  std::vector<std::string> splits;
+  bool has_train = false;
+  for (const std::string& name : folders) {
+    const std::string word = in_small_letters(name);
+    const bool is_train = std::ranges::find(kTrainWords, word) != kTrainWords.end();
+    const bool is_other = std::ranges::find(kOtherSplitWords, word) != kOtherSplitWords.end();
+    if ((!is_train && !is_other) || !is_of_folders(root / name, kind)) continue;
+    splits.push_back(name);
+    has_train |= is_train;
+  }
+  const bool is_misnamed = splits.size() > 1 || (splits.size() == folders.size());
+  if (!has_train || !is_misnamed || (folders.size() == 1 && folders[0] == "train")) return;
+  throw usage_error(
+      {.refused = folder_of(kind, root),
+       .rule = "splits are called train, and test, val, valid or validation, in small letters",
+       .value = concat(join(splits, " and "), ", with folders and no file of a class"),
+       .hint = concat("rename them, move away what is no split, or name one of them: ",
+                      (root / splits.back()).string())});
 }
 
 constexpr std::array<std::string_view, 9> kImageExtensions = {
@@ -123,6 +180,13 @@ std::vector<std::string> list_classes(const fs::path& root, ClassFiles kind) {
          .rule = fs::exists(root, ignored) ? "it is a folder" : "there is no such folder"});
   }
   std::vector<std::string> classes = entries_of(root).folders;
+  for (const std::string& name : classes) {
+    // Those of texts are bad samples, which may be passed over.
+    if (std::string fault = class_fault(name); kind == ClassFiles::kImages && !fault.empty())
+      throw usage_error({.refused = concat("folder ", (root / name).string()),
+                         .rule = std::move(fault),
+                         .hint = "rename it: a run keeps the names of its classes as UTF-8"});
+  }
   if (!classes.empty()) return classes;
   throw usage_error({.refused = folder_of(kind, root),
                      .rule = concat("it has a folder for each class, with that class's ",
@@ -133,10 +197,14 @@ std::vector<std::string> list_classes(const fs::path& root, ClassFiles kind) {
 SplitFolders find_split_folders(const fs::path& root, ClassFiles kind) {
   std::error_code ignored;
   const fs::path train = root / "train";
-  if (!fs::is_directory(train, ignored)) return {root, root};
+  if (!fs::is_directory(train, ignored)) {
+    refuse_misnamed_splits(root, kind);
+    return {root, root};
+  }
   for (const char* name : {"test", "val", "valid", "validation"}) {
     if (fs::is_directory(root / name, ignored)) return {train, root / name};
   }
+  refuse_misnamed_splits(root, kind);
   // Among others it is a class: of vehicles, say.
   if (list_classes(root, kind).size() > 1) return {root, root};
   return {train, train};
@@ -159,6 +227,15 @@ ClassFolders list_class_folders(const fs::path& root, ClassFiles kind) {
                      .rule = concat("each class has a file that ends in ", join(endings, ", ")),
                      .value = concat("none in ", join(empty, ", ")),
                      .hint = "remove folders that are no class"});
+}
+
+void require_known_classes(const ClassFolders& files, const std::vector<std::string>& classes) {
+  for (const std::string& name : files.classes) {
+    if (std::ranges::find(classes, name) != classes.end()) continue;
+    throw usage_error({.refused = concat("folder ", (files.root / name).string()),
+                       .rule = concat("the classes are ", join(classes, ", ")),
+                       .hint = suggestion(name, classes)});
+  }
 }
 
 }  // namespace muster::formats

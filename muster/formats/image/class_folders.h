@@ -33,7 +33,8 @@ enum class ClassFiles {
   kTexts    ///< .txt
 };
 
-/// The names of the folders in `root`, sorted. Throws as list_class_folders().
+/// The names of the folders in `root`, sorted. Throws as list_class_folders(), and of images a usage error for
+/// a name that is not UTF-8.
 std::vector<std::string> list_classes(const std::filesystem::path& root,
                                       ClassFiles kind = ClassFiles::kImages);
 
@@ -44,7 +45,9 @@ struct SplitFolders {
 };
 
 /// root/train and the first of root/test, val, valid and validation, where both are there; root/train
-/// twice where that is the only folder in `root`; else `root` twice. Throws as list_classes().
+/// twice where that is the only folder in `root`; else `root` twice. Throws as list_classes(), and a usage
+/// error where folders that have folders, and no files of a class, are called nearly so: Training and
+/// Testing, or train and extra.
 SplitFolders find_split_folders(const std::filesystem::path& root,
                                 ClassFiles kind = ClassFiles::kImages);
 
@@ -58,5 +61,8 @@ SplitFolders find_split_folders(const std::filesystem::path& root,
 /// Source: torchvision 0.29, datasets/folder.py (find_classes, make_dataset).
 ClassFolders list_class_folders(const std::filesystem::path& root,
                                 ClassFiles kind = ClassFiles::kImages);
+
+/// Throws a usage error for a folder that is none of these classes, those of the training split.
+void require_known_classes(const ClassFolders& files, const std::vector<std::string>& classes);
 
 }  // namespace muster::formats

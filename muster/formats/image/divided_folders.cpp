@@ -7,11 +7,13 @@
 #include <cstdio>
 #include <numeric>
 #include <set>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -86,16 +88,48 @@ std::vector<size_t> drawn_order(size_t count, uint64_t seed, const std::string& 
                            .hint = std::move(hint)});
 }
 
+/// "out" for "out/".
+fs::path without_slash(const fs::path& said) {
+  return said.has_filename() ? said : said.parent_path();
+}
+
+fs::path folder_around(const fs::path& target) {
+  return target.has_parent_path() ? target.parent_path() : fs::path(".");
+}
+
+/// How the names of partial folders for `target` begin; six letters follow.
+std::string partial_prefix(const fs::path& target) {
+  return concat('.', target.filename().string(), ".partial-");
+}
+
+struct FolderLock {
+  UniqueFd fd;           ///< nothing if the folder is gone, held, or cannot be locked
+  bool is_held = false;  ///< by another process
+};
+
+/// The lock ends with this process, however it ends.
+FolderLock lock_folder(const fs::path& path) {
+  FolderLock lock{UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC))};
+  if (!lock.fd || ::flock(lock.fd.get(), LOCK_EX | LOCK_NB) == 0) return lock;
+  lock.is_held = errno == EWOULDBLOCK;
+  lock.fd.reset();
+  return lock;
+}
+
 /// Goes away with all that is in it, unless it was renamed.
 class PartialFolder {
  public:
   explicit PartialFolder(const fs::path& target) {
-    fs::path parent = target.parent_path();
-    if (parent.empty()) parent = ".";
-    std::string pattern =
-        (parent / concat('.', target.filename().string(), ".partial-XXXXXX")).string();
-    if (::mkdtemp(pattern.data()) == nullptr) refuse_write(parent, errno);
-    path_ = pattern;
+    const fs::path parent = folder_around(target);
+    // Between its making and its lock another process may take it for one that was left behind.
+    for (int tries = 0; tries < 10; ++tries) {
+      std::string pattern = (parent / concat(partial_prefix(target), "XXXXXX")).string();
+      if (::mkdtemp(pattern.data()) == nullptr) refuse_write(parent, errno);
+      path_ = pattern;
+      lock_ = lock_folder(path_);
+      std::error_code ignored;
+      if (!lock_.is_held && fs::is_directory(path_, ignored)) break;
+    }
     const mode_t mask = ::umask(0);
     ::umask(mask);
     ::chmod(path_.c_str(), 0777 & ~mask);
@@ -118,18 +152,59 @@ class PartialFolder {
 
  private:
   fs::path path_;
+  FolderLock lock_;  // says that this process lives
 };
 
+[[noreturn]] void refuse_read(const fs::path& path, std::string value) {
+  throw environment_error({.refused = path.string(),
+                           .rule = "it is a file that can be read",
+                           .value = std::move(value),
+                           .hint = "mend it, or leave it out"});
+}
+
+/// Throws for what cannot be divided, which would else be said of where it goes.
+void check_readable(const fs::path& from) {
+  struct stat found {};
+  if (::stat(from.c_str(), &found) != 0) {
+    const int why = errno;
+    std::error_code ignored;
+    const bool is_link = fs::is_symlink(fs::symlink_status(from, ignored));
+    refuse_read(
+        from,
+        is_link && why == ENOENT ? std::string("a link that leads nowhere") : errno_text(why));
+  }
+  if (!S_ISREG(found.st_mode)) refuse_read(from, "a pipe, a socket or a device");
+}
+
+/// With its permissions and its time of change.
+void copy_bytes(const fs::path& from, const fs::path& to) {
+  constexpr size_t kBytesAtOnce = 1 << 18;
+  const UniqueFd in(::open(from.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat found {};
+  if (!in || ::fstat(in.get(), &found) != 0) refuse_read(from, errno_text(errno));
+  const UniqueFd out(::open(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!out) refuse_write(to, errno);
+  std::string bytes(kBytesAtOnce, '\0');
+  for (;;) {
+    const ssize_t got = ::read(in.get(), bytes.data(), bytes.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) refuse_read(from, errno_text(errno));
+    if (got == 0) break;
+    write_all(out.get(), std::string_view(bytes).substr(0, static_cast<size_t>(got)), to);
+  }
+  const timespec times[2] = {found.st_atim, found.st_mtim};
+  if (::fchmod(out.get(), found.st_mode & 07777) != 0 || ::futimens(out.get(), times) != 0)
+    refuse_write(to, errno);
+}
+
 void transfer(const fs::path& from, const fs::path& to, FileTransfer how) {
+  check_readable(from);
   if (how == FileTransfer::kLink) {
     if (::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), AT_SYMLINK_FOLLOW) != 0)
       refuse_write(to, errno, "where no hard link can lead, copy the files: --copy");
     return;
   }
-  std::error_code failed;
-  fs::copy_file(from, to, failed);
-  if (!failed) fs::last_write_time(to, fs::last_write_time(from, failed), failed);
-  if (failed) refuse_write(to, failed.value());
+  copy_bytes(from, to);
 }
 
 }  // namespace
@@ -154,12 +229,52 @@ std::vector<size_t> divide_files(const ClassFolders& files,
   return part_of;
 }
 
-void write_divided_folders(const ClassFolders& files,
+void require_apart(const fs::path& source, const fs::path& target) {
+  const auto resolved = [](const fs::path& path) {
+    std::error_code failed;
+    const fs::path whole = fs::weakly_canonical(without_slash(path), failed);
+    return failed ? fs::absolute(path).lexically_normal() : whole;
+  };
+  const fs::path from = resolved(source), to = resolved(target);
+  const auto [ends, others] = std::mismatch(from.begin(), from.end(), to.begin(), to.end());
+  if (ends != from.end() && others != to.end()) return;
+  throw usage_error({.refused = concat("folder ", target.string()),
+                     .rule = "what is divided, and what is made of it, are apart",
+                     .value = concat("it is ",
+                                     others == to.end() && ends == from.end() ? ""
+                                     : ends == from.end()                     ? "below "
+                                                                              : "above ",
+                                     source.string()),
+                     .hint = "name a folder beside it"});
+}
+
+std::vector<fs::path> remove_left_behind(const fs::path& said) {
+  const fs::path target = without_slash(said);
+  const std::string prefix = partial_prefix(target);
+  std::vector<fs::path> removed;
+  std::error_code failed;
+  for (fs::directory_iterator at(folder_around(target), failed), end; !failed && at != end;
+       at.increment(failed)) {
+    const std::string name = at->path().filename().string();
+    if (!name.starts_with(prefix) || name.size() != prefix.size() + 6) continue;
+    const FolderLock lock = lock_folder(at->path());
+    std::error_code stays;
+    if (lock.fd) fs::remove_all(at->path(), stays);
+    if (lock.fd && !stays) removed.push_back(at->path());
+  }
+  std::ranges::sort(removed);
+  return removed;
+}
+
+bool write_divided_folders(const ClassFolders& files,
                            const std::vector<size_t>& part_of,
                            const std::vector<std::string>& names,
                            const fs::path& said,
-                           FileTransfer how) {
-  const fs::path target = said.has_filename() ? said : said.parent_path();  // "out/"
+                           FileTransfer how,
+                           const DivisionStops& stops) {
+  const fs::path target = without_slash(said);
+  require_apart(files.root, target);
+  for (const std::string& name : files.classes) require_apart(files.root / name, target);
   std::error_code ignored;
   if (fs::symlink_status(target, ignored).type() != fs::file_type::not_found) {
     throw usage_error({.refused = concat("folder ", target.string()),
@@ -169,6 +284,7 @@ void write_divided_folders(const ClassFolders& files,
   PartialFolder partial(target);
   std::set<fs::path> made;
   for (size_t at = 0; at < files.files.size(); ++at) {
+    if (stops && stops()) return false;
     const fs::path to = partial.path() / names[part_of[at]] / files.files[at].path;
     std::error_code failed;
     if (made.insert(to.parent_path()).second) fs::create_directories(to.parent_path(), failed);
@@ -176,7 +292,8 @@ void write_divided_folders(const ClassFolders& files,
     transfer(files.path_of(at), to, how);
   }
   partial.rename_to(target);
-  sync_folder(target.has_parent_path() ? target.parent_path() : fs::path("."));
+  sync_folder(folder_around(target));
+  return true;
 }
 
 }  // namespace muster::formats

@@ -13,6 +13,21 @@
 namespace muster::formats {
 namespace {
 
+/// Whether a JPEG of these bytes can hold what it claims, of whatever kind it is: a bit for each block of 8 x 8
+/// pixels. Source: ITU-T T.81, F.1.2; see check_claim() of jpeg.cpp, which damaged files are let off.
+bool can_hold(const ImageHeader& header, size_t bytes) {
+  const int64_t blocks = (header.width + 7) / 8 * ((header.height + 7) / 8);
+  return blocks / 8 <= static_cast<int64_t>(bytes);
+}
+
+std::string fault_text(const Error& error) {
+  const ErrorText& said = error.text();
+  return concat(said.refused,
+                said.rule.empty() ? "" : ": ",
+                said.rule,
+                said.value.empty() ? "" : concat(" (got ", said.value, ")"));
+}
+
 SurveyedFile survey_image(const ImageSource& images, size_t at, int64_t max_pixels) {
   const ImageOptions lenient{.max_pixels = max_pixels, .keep_damaged = true};
   const std::string name = images.full_name(at);
@@ -21,22 +36,20 @@ SurveyedFile survey_image(const ImageSource& images, size_t at, int64_t max_pixe
     const std::string text = images.read(at);
     const std::span<const uint8_t> file(reinterpret_cast<const uint8_t*>(text.data()), text.size());
     out.header = read_image_header(file, name, lenient);
-    out.damage = decode_image(file, name, lenient).complaint;
-    if (!out.damage.empty())
-      decode_image(file, name, {.max_pixels = max_pixels});  // is it more than a complaint?
+    // As a training does first, which takes no memory for what the file cannot hold.
+    try {
+      decode_image(file, name, {.max_pixels = max_pixels});
+      return out;
+    } catch (const Error& error) {
+      if (out.header.format != ImageFormat::kJpeg || !can_hold(out.header, file.size())) throw;
+      const Image kept = decode_image(file, name, lenient);  // is it no more than damaged?
+      out.damage = kept.complaint.empty() ? fault_text(error) : kept.complaint;
+    }
   } catch (const Error& error) {
-    const ErrorText& said = error.text();
-    if (out.damage.empty())
-      out.fault = concat(said.refused,
-                         said.rule.empty() ? "" : ": ",
-                         said.rule,
-                         said.value.empty() ? "" : concat(" (got ", said.value, ")"));
-    return out;
+    out.fault = fault_text(error);
   } catch (const std::exception& error) {  // no memory for it
     out.fault = concat(name, ": ", error.what());
-    return out;
   }
-  out.damage.clear();
   return out;
 }
 

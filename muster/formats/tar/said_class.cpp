@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/formats/utf8.h"
 
 namespace muster::formats {
 namespace {
@@ -20,6 +22,7 @@ SaidClass class_in_text(std::string_view text) {
   if (name.empty()) return {.fault = "it says no class: it is empty"};
   if (name.find_first_of(std::string_view("\n\r\0", 3)) != std::string_view::npos)
     return {.fault = "a class is one line of text"};
+  if (std::string fault = class_fault(name); !fault.empty()) return {.fault = std::move(fault)};
   return {.text = std::string(name)};
 }
 
@@ -77,7 +80,8 @@ int64_t LabelPart::most_bytes(std::string_view part) {
 }
 
 SaidClass LabelPart::read(std::string_view part, const std::string& contents) const {
-  return part == "json" ? class_in_json(contents, field_) : class_in_text(contents);
+  return part == "json" ? class_in_json(contents, field_)
+                        : class_in_text(without_utf8_mark(contents));
 }
 
 }  // namespace muster::formats

@@ -5,11 +5,13 @@
 #include <set>
 #include <system_error>
 #include <unordered_map>
+#include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/file.h"
 #include "muster/base/text.h"
 #include "muster/formats/tar/byte_source.h"
+#include "muster/formats/utf8.h"
 
 namespace muster::formats {
 namespace {
@@ -109,12 +111,16 @@ TarClasses read_class_names(const fs::path& path) {
   if (!ignored && bytes > kMostNamesBytes)
     refuse(concat("at most ", kMostNamesBytes, " bytes"), std::to_string(bytes));
   TarClasses out;
-  for (const std::string& line : split(read_file(path), '\n')) out.names.emplace_back(trim(line));
+  const std::string text = read_file(path);
+  for (const std::string& line : split(without_utf8_mark(text), '\n'))
+    out.names.emplace_back(trim(line));
   while (!out.names.empty() && out.names.back().empty()) out.names.pop_back();
   if (out.names.empty()) refuse("it has a name in each line", "none");
   std::unordered_map<std::string, size_t> lines;
   for (size_t at = 0; at < out.names.size(); ++at) {
     if (out.names[at].empty()) refuse("it has a name in each line", concat("line ", at + 1));
+    if (std::string fault = class_fault(out.names[at]); !fault.empty())
+      refuse(std::move(fault), concat("line ", at + 1));
     const auto [before, is_new] = lines.emplace(out.names[at], at + 1);
     if (!is_new)
       refuse("each name is there once",

@@ -87,7 +87,10 @@ void Console::error(std::string_view text) {
   }
   const std::string head = name_ + ": error:";
   // In one write: lines of ranks that share a terminal or a launcher do not mix.
-  err_ << concat(colour_ ? concat("\x1b[31;1m", head, "\x1b[0m ") : head + ' ', text, '\n')
+  // Names of files and what stands in them may be anything: none of it steers the terminal.
+  err_ << concat(colour_ ? concat("\x1b[31;1m", head, "\x1b[0m ") : head + ' ',
+                 printable_lines(text),
+                 '\n')
        << std::flush;
 }
 
@@ -100,6 +103,8 @@ void Console::finish_out() {
                            .rule = why != 0 ? errno_text(why) : "not all was written"});
 }
 
-void Console::note(std::string_view text) { err_ << concat(name_, ": ", text, '\n') << std::flush; }
+void Console::note(std::string_view text) {
+  err_ << concat(name_, ": ", printable_lines(text), '\n') << std::flush;
+}
 
 }  // namespace muster::program

@@ -1,11 +1,29 @@
 #include "muster/program/screen/terminal_buffer.h"
 
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "muster/base/text.h"
 #include "muster/base/text_table.h"
 
 namespace muster::program {
+namespace {
+
+std::string printable_line(std::string_view line) {
+  // Tabs are the one control character that texts of ours have.
+  std::vector<std::string> parts = split(line, '\t');
+  for (std::string& part : parts) part = printable(part);
+  return join(parts, "\t");
+}
+
+}  // namespace
+
+std::string printable_lines(std::string_view text) {
+  std::vector<std::string> lines = split(text, '\n');
+  for (std::string& line : lines) line = printable_line(line);
+  return join(lines, "\n");
+}
 
 TerminalBuffer::int_type TerminalBuffer::overflow(int_type c) {
   if (traits_type::eq_int_type(c, traits_type::eof())) return traits_type::not_eof(c);
@@ -32,10 +50,7 @@ int TerminalBuffer::sync() {
 }
 
 bool TerminalBuffer::pass_on(std::string_view line) {
-  // Tabs are the one control character that texts of ours have.
-  std::vector<std::string> parts = split(line, '\t');
-  for (std::string& part : parts) part = printable(part);
-  const std::string shown = join(parts, "\t");
+  const std::string shown = printable_line(line);
   const auto size = static_cast<std::streamsize>(shown.size());
   return to_.sputn(shown.data(), size) == size;
 }

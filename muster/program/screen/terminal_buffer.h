@@ -3,8 +3,13 @@
 
 #include <streambuf>
 #include <string>
+#include <string_view>
 
 namespace muster::program {
+
+/// Lines as a terminal may be shown them: '?' in place of control characters, but for tabs, and of bytes that are no
+/// UTF-8.
+std::string printable_lines(std::string_view text);
 
 /// Passes lines on, with '?' in place of control characters: the name of a study, or what a trial
 /// wrote before it died, must not clear the screen or rename the window. One thread.

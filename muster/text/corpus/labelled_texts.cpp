@@ -9,7 +9,7 @@
 #include "muster/base/file.h"
 #include "muster/base/text.h"
 #include "muster/formats/image/class_folders.h"
-#include "muster/text/unicode/utf8.h"
+#include "muster/formats/utf8.h"
 
 namespace muster::text {
 namespace {
@@ -54,19 +54,11 @@ size_t text_column(const formats::Table& table,
   throw no_column(table, "texts", "name it: text=COLUMN");
 }
 
-/// Empty for UTF-8.
-std::string utf8_fault(std::string_view text) {
-  const size_t valid = valid_utf8_prefix(text);
-  if (valid == text.size()) return {};
-  return concat("not UTF-8 after its ", valid, valid == 1 ? " first byte" : " first bytes");
-}
-
 void add_row(LabelledTexts& out, std::string place, std::string& text, std::string* target) {
-  std::string why = utf8_fault(text);
+  std::string why = formats::utf8_fault(text);
   if (!why.empty()) why = concat("the text is ", why);
   if (why.empty() && target != nullptr) {
-    if (const std::string fault = utf8_fault(*target); !fault.empty())
-      why = concat("the class is ", fault);
+    why = formats::class_fault(*target);
     if (target->empty()) why = "it has no class";
   }
   if (!why.empty()) {
@@ -76,6 +68,15 @@ void add_row(LabelledTexts& out, std::string place, std::string& text, std::stri
   out.texts.push_back(std::move(text));
   if (target != nullptr) out.targets.push_back(std::move(*target));
   out.places.push_back(std::move(place));
+}
+
+/// Throws for a name that a run cannot keep, which it does as JSON.
+void check_name_of(const formats::Table& table, size_t column) {
+  const std::string fault = formats::utf8_fault(table.columns[column]);
+  if (fault.empty()) return;
+  throw usage_error({.refused = concat("column \"", table.columns[column], "\" of ", table.name),
+                     .rule = concat("its name is ", fault),
+                     .hint = "iconv -t utf-8 makes UTF-8 of the table"});
 }
 
 LabelledTexts read_text_table(const fs::path& path,
@@ -89,6 +90,8 @@ LabelledTexts read_text_table(const fs::path& path,
                        .rule = "texts and classes are two columns",
                        .value = concat('"', table.columns[text], "\" for both")});
   }
+  check_name_of(table, text);
+  if (target) check_name_of(table, *target);
   LabelledTexts out{.path = path, .columns = columns, .bad = std::move(table.bad)};
   out.columns.text = table.columns[text];
   out.columns.target = target ? table.columns[*target] : "";
@@ -108,7 +111,7 @@ LabelledTexts read_text_folders(const fs::path& root) {
     const std::string place = found.path_of(at).string();
     std::string target = found.classes[static_cast<size_t>(found.files[at].label)];
     try {
-      std::string text = read_file(place);
+      std::string text(formats::without_utf8_mark(read_file(place)));
       add_row(out, place, text, &target);
     } catch (const Error& error) {
       out.bad.push_back({place, concat("it cannot be read: ", error.text().rule)});

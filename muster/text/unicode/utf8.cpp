@@ -5,30 +5,9 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/formats/utf8.h"
 
 namespace muster::text {
-namespace {
-
-/// Bytes of the well-formed sequence at `at`, or 0.
-size_t sequence_bytes(std::string_view text, size_t at) {
-  const auto byte = [&](size_t i) -> uint32_t {
-    return at + i < text.size() ? static_cast<uint8_t>(text[at + i]) : 0;
-  };
-  const auto within = [&](size_t i, uint32_t low, uint32_t high) {
-    return byte(i) >= low && byte(i) <= high;
-  };
-  const uint32_t lead = byte(0);
-  if (lead < 0x80) return 1;
-  if (lead < 0xC2 || lead > 0xF4) return 0;
-  if (lead < 0xE0) return within(1, 0x80, 0xBF) ? 2 : 0;
-  const uint32_t low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-  const uint32_t high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-  if (!within(1, low, high) || !within(2, 0x80, 0xBF)) return 0;
-  if (lead < 0xF0) return 3;
-  return within(3, 0x80, 0xBF) ? 4 : 0;
-}
-
-}  // namespace
 
 void append_utf8(std::string& out, char32_t c) {
   const auto put = [&](char32_t byte) { out.push_back(static_cast<char>(byte)); };
@@ -55,17 +34,7 @@ size_t ascii_prefix(std::string_view text) {
   return at;
 }
 
-size_t valid_utf8_prefix(std::string_view text) {
-  size_t at = ascii_prefix(text);
-  while (at < text.size()) {
-    const size_t bytes = sequence_bytes(text, at);
-    if (bytes == 0) return at;
-    at += bytes;
-    if (at < text.size() && static_cast<uint8_t>(text[at]) < 0x80)
-      at += ascii_prefix(text.substr(at));
-  }
-  return at;
-}
+size_t valid_utf8_prefix(std::string_view text) { return formats::valid_utf8_prefix(text); }
 
 void check_utf8(std::string_view text, std::string_view what) {
   const size_t valid = valid_utf8_prefix(text);

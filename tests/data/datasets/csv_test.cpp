@@ -93,6 +93,16 @@ TEST_F(CsvEntry, ATestFileIsReadByWhatTheOtherOneTeaches) {
       << "of 0 … 19";
 }
 
+// What a run learns is kept as JSON, where other bytes would become U+FFFD.
+TEST_F(CsvEntry, RefusesNamesThatARunCannotKeep) {
+  EXPECT_THAT(refusal("x,y\n1,a\n2,caf\xE9\n", "target=y"),
+              HasSubstr("bad.csv:3: the class is not UTF-8 after its 3 first bytes"));
+  EXPECT_THAT(refusal("x,c,y\n1,\xE9,a\n2,b,b\n", "target=y,categorical=c"),
+              HasSubstr("bad.csv:2: its \"c\" is not UTF-8 after its 0 first bytes"));
+  EXPECT_THAT(refusal("x\xE9,y\n1,a\n2,b\n", "target=y"),
+              HasSubstr("its name is not UTF-8 after its 1 first byte"));
+}
+
 TEST_F(CsvEntry, RefusesWhatIsNoClassification) {
   EXPECT_THAT(refusal("x,y\n1,0.5\n2,1.5\n3,2\n4,1\n", "target=y"), HasSubstr("--task regress"));
   EXPECT_THAT(refusal("x,y\n1,5\n2,6\n3,7\n4,8\n", "target=y"),

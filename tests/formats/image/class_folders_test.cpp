@@ -2,6 +2,7 @@
 #include "muster/formats/image/class_folders.h"
 
 #include <fstream>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -53,6 +54,41 @@ TEST(ClassFolders, WhatIsNoFolderOfClassesIsRefused) {
   touch(folder.path() / "dog/readme.txt");
   fs::create_directory(folder.path() / "eel");
   EXPECT_THAT(refusal(folder.path()), HasSubstr("none in dog, eel"));
+}
+
+// A run keeps the names of its classes as JSON, where other bytes would become U+FFFD.
+TEST(ClassFolders, AClassWhoseNameIsNoUtf8IsRefusedByItsFolder) {
+  const test::Folder folder;
+  touch(folder.path() / "cat/1.jpg");
+  touch(folder.path() / "caf\xE9s/1.jpg");
+  EXPECT_THAT(test::refusal_of([&] { list_class_folders(folder.path()); }),
+              HasSubstr("caf\xE9s: the class is not UTF-8 after its 3 first bytes"));
+}
+
+TEST(ClassFolders, FoldersThatAreNearlySplitsAreNoClasses) {
+  const std::pair<const char*, const char*> pairs[] = {
+      {"Training", "Testing"}, {"train", "Test"}, {"Train", "val"}, {"train", "extra"}};
+  for (const auto& [train, other] : pairs) {
+    const test::Folder folder;
+    for (const char* split : {train, other}) touch(folder.path() / split / "cat/1.jpg");
+    const auto find = [&] { return find_split_folders(folder.path()); };
+    EXPECT_THAT(test::refusal_of(find),
+                HasSubstr("splits are called train, and test, val, valid or validation"))
+        << train << ' ' << other;
+    touch(folder.path() / train / "1.jpg");
+    EXPECT_EQ(find().train, folder.path()) << "a class with an image of its own, " << train;
+  }
+}
+
+TEST(ClassFolders, ATrainingFolderAloneIsTrainOrRefused) {
+  const test::Folder folder;
+  touch(folder.path() / "Train/cat/1.jpg");
+  EXPECT_THAT(test::refusal_of([&] { find_split_folders(folder.path()); }),
+              HasSubstr("(got Train, with folders"));
+  fs::rename(folder.path() / "Train", folder.path() / "train");
+  EXPECT_EQ(find_split_folders(folder.path()).test, folder.path() / "train");
+  touch(folder.path() / "bus/old/1.jpg");
+  EXPECT_EQ(find_split_folders(folder.path()).train, folder.path()) << "of vehicles";
 }
 
 TEST(ClassFolders, LinksThatLeadInACircleAreRefused) {

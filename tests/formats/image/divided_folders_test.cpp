@@ -1,7 +1,10 @@
 #include "muster/formats/image/divided_folders.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 
 #include "muster/base/file.h"
 #include "muster/base/text.h"
@@ -106,10 +109,78 @@ TEST_F(WrittenFolders, AreHardLinksOrCopies) {
   }
 }
 
+TEST_F(WrittenFolders, AreApartFromWhatTheyAreMadeOf) {
+  fs::create_directory_symlink(at("in/a"), at("other"));
+  const auto refusal = [&](const fs::path& target) {
+    return test::refusal_of([&] {
+      write_divided_folders(files_, {0, 1, 1, 0}, {"x", "y"}, target, FileTransfer::kLink);
+    });
+  };
+  EXPECT_THAT(refusal(at("in/out")), HasSubstr("(got it is below " + at("in").string()));
+  EXPECT_THAT(refusal(at("in/a/more/out/")), HasSubstr("it is below "));
+  EXPECT_THAT(refusal(at("other/out")), HasSubstr("it is below ")) << "by a link";
+  EXPECT_THAT(refusal(at("in/../in")), HasSubstr("it is " + at("in").string()));
+  EXPECT_THAT(refusal(folder_.path()), HasSubstr("it is above "));
+  EXPECT_FALSE(fs::exists(at("in/out")));
+  fs::create_directories(at("far/c"));
+  write_file_atomic(at("far/c/1.jpg"), "c");
+  fs::create_directory_symlink(at("far/c"), at("in/c"));
+  files_ = list_class_folders(at("in"));
+  EXPECT_THAT(refusal(at("far/c/out")), HasSubstr("it is below ")) << "a class that is a link";
+  require_apart(at("in"), at("inner"));
+}
+
+TEST_F(WrittenFolders, AreNotThereWhereSomebodyStopsIt) {
+  int asked = 0;
+  EXPECT_FALSE(write_divided_folders(
+      files_, {0, 1, 1, 0}, {"train", "val"}, at("out"), FileTransfer::kLink, [&] {
+        return ++asked == 3;
+      }));
+  EXPECT_EQ(entries(), 1U) << "nothing is left";
+}
+
+// What a process that was killed has left has no lock; that of one that lives has.
+TEST_F(WrittenFolders, WhatIsLeftBehindIsRemovedUnlessSomebodyWritesIt) {
+  for (const char* name :
+       {".out.partial-abcdef/train/a", ".out.partial-live00", ".outer.partial-abcdef"})
+    fs::create_directories(at(name));
+  const UniqueFd lives(::open(at(".out.partial-live00").c_str(), O_RDONLY | O_DIRECTORY));
+  ASSERT_EQ(::flock(lives.get(), LOCK_EX), 0);
+  EXPECT_THAT(remove_left_behind(at("out/")), ElementsAre(at(".out.partial-abcdef")));
+  EXPECT_FALSE(fs::exists(at(".out.partial-abcdef")));
+  EXPECT_TRUE(fs::exists(at(".out.partial-live00")));
+  EXPECT_TRUE(fs::exists(at(".outer.partial-abcdef"))) << "of another folder";
+  std::vector<fs::path> removed_while_writing;
+  write_divided_folders(
+      files_, {0, 1, 1, 0}, {"train", "val"}, at("out"), FileTransfer::kLink, [&] {
+        for (fs::path& one : remove_left_behind(at("out"))) removed_while_writing.push_back(one);
+        return false;
+      });
+  EXPECT_TRUE(removed_while_writing.empty());
+  EXPECT_TRUE(fs::exists(at("out/train/a/0.jpg")));
+}
+
+TEST_F(WrittenFolders, NameTheSourceThatIsAtFault) {
+  const auto refusal = [&](FileTransfer how) {
+    return test::refusal_of([&] { write(how); }, ErrorKind::kEnvironment);
+  };
+  fs::remove(at("in/b/3.jpg"));
+  fs::create_symlink("nowhere.jpg", at("in/b/3.jpg"));
+  for (const FileTransfer how : {FileTransfer::kLink, FileTransfer::kCopy})
+    EXPECT_THAT(refusal(how),
+                HasSubstr(at("in/b/3.jpg").string() +
+                          ": it is a file that can be read (got a link that leads nowhere)"));
+  fs::remove(at("in/b/3.jpg"));
+  ASSERT_EQ(::mkfifo(at("in/b/3.jpg").c_str(), 0600), 0);
+  for (const FileTransfer how : {FileTransfer::kLink, FileTransfer::kCopy})
+    EXPECT_THAT(refusal(how), HasSubstr("in/b/3.jpg: it is a file that can be read (got a pipe"));
+  EXPECT_EQ(entries(), 1U) << "nothing is left";
+}
+
 TEST_F(WrittenFolders, AreThereAsAWholeOrNotAtAll) {
   fs::remove(at("in/b/3.jpg"));
   EXPECT_THAT(test::refusal_of([&] { write(FileTransfer::kCopy); }, ErrorKind::kEnvironment),
-              HasSubstr("b/3.jpg"));
+              HasSubstr("in/b/3.jpg: it is a file that can be read (got No such file"));
   EXPECT_EQ(entries(), 1U) << "nothing is left";
   fs::create_directory(at("out"));
   EXPECT_THAT(test::refusal_of([&] { write(FileTransfer::kLink); }),

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "muster/base/file.h"
 
@@ -77,6 +78,24 @@ TEST_F(FolderSurveyTest, CountsKindsSizesAndWhatIsBad) {
     EXPECT_EQ(all.height.greatest, 29);
     EXPECT_DOUBLE_EQ(all.imbalance(), 5.0 / 4.0);
   }
+}
+
+// Of 13370 x 13370 pixels, which would take 511 MiB: T.81 has a bit or more for each of 1672 x 1672 blocks.
+TEST_F(FolderSurveyTest, AFileThatClaimsMoreThanItHoldsIsBadAndTakesNoMemory) {
+  put("cat/0.jpg", "grey.jpg");
+  std::string bytes = read_file(root() / "cat/0.jpg");
+  const size_t frame = bytes.find("\xff\xc0");
+  ASSERT_NE(frame, std::string::npos);
+  bytes.replace(frame + 5, 4, "\x34\x3a\x34\x3a");
+  write_file_atomic(root() / "cat/0.jpg", bytes);
+  rusage before{}, after{};
+  ::getrusage(RUSAGE_SELF, &before);
+  const std::vector<SurveyedFile> each = survey_files(list_class_folders(root()), 1);
+  ::getrusage(RUSAGE_SELF, &after);
+  EXPECT_THAT(each[0].fault,
+              HasSubstr("an image of 13370 x 13370 takes 349448 bytes or more (got "));
+  EXPECT_EQ(each[0].damage, "");
+  EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 64 << 10) << "KiB";
 }
 
 TEST_F(FolderSurveyTest, AClassOfBadFilesAloneHasNoBalance) {

@@ -198,17 +198,44 @@ TEST_F(TarIndexTest, RefusesClassesOfBothKindsAndNumbersWithoutBound) {
   EXPECT_THAT(refusal("0", "100000"), HasSubstr("got \"100000\" of "));
 }
 
+TEST_F(TarIndexTest, AClassThatIsNoUtf8IsAFaultOfItsMember) {
+  TarFile file;
+  file.add("1.jpg", "").add("1.cls", "cat").add("2.jpg", "").add("2.cls", " caf\xE9\n");
+  const TarIndex found = index(file);
+  EXPECT_THAT(said(found), ElementsAre("1.jpg=cat"));
+  EXPECT_THAT(faults(found),
+              ElementsAre("a.tar: member 2.cls at offset 2048: the class is not UTF-8 after its 3 "
+                          "first bytes"));
+}
+
+TEST_F(TarIndexTest, AByteOrderMarkIsNoPartOfAClass) {
+  TarFile file;
+  file.add("1.jpg", "")
+      .add("1.cls",
+           "\xEF\xBB\xBF"
+           "cat")
+      .add("2.jpg", "")
+      .add("2.cls", "cat");
+  EXPECT_THAT(said(index(file)), ElementsAre("1.jpg=cat", "2.jpg=cat"));
+}
+
 TEST_F(TarIndexTest, NamesOfClassesStandInAFile) {
   const auto names = [&](std::string_view text) {
     write_file_atomic(at("names"), text);
     return read_class_names(at("names"));
   };
   EXPECT_EQ(names("cat\n dog \r\n\n"), (TarClasses{.names = {"cat", "dog"}, .count = 2}));
+  EXPECT_EQ(names("\xEF\xBB\xBF"
+                  "cat\ndog\n")
+                .names[0],
+            "cat")
+      << "a byte order mark";
   const auto refusal = [&](std::string_view text) {
     return test::refusal_of([&] { names(text); }, ErrorKind::kEnvironment);
   };
   EXPECT_THAT(refusal("\n\n"), HasSubstr("it has a name in each line (got none)"));
   EXPECT_THAT(refusal("a\n\nb"), HasSubstr("(got line 2)"));
+  EXPECT_THAT(refusal("a\nb\xFF"), HasSubstr("not UTF-8 after its 1 first byte (got line 2)"));
   EXPECT_THAT(refusal("a\nb\na"), HasSubstr("(got \"a\" in lines 1 and 3)"));
   EXPECT_THAT(test::refusal_of([&] { read_class_names(at("none")); }), HasSubstr("none"));
 }

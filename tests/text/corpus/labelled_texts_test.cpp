@@ -54,6 +54,8 @@ TEST_F(LabelledTextsOf, ColumnsAreThoseThatAreSaid) {
   EXPECT_THAT(refusal("a,b,c\n1,2,3\n"), HasSubstr("target=COLUMN"));
   EXPECT_THAT(refusal("label,b,c\n1,2,3\n"), HasSubstr("text=COLUMN"));
   EXPECT_THAT(refusal("text,b\n1,2\n", {.target = "text"}), HasSubstr("two columns"));
+  EXPECT_THAT(refusal("text,caf\xE9\n1,2\n", {.target = "caf\xE9"}),
+              HasSubstr("its name is not UTF-8 after its 3 first bytes"));
 }
 
 TEST_F(LabelledTextsOf, ClassesMayBeMissingWhereNobodyNeedsThem) {
@@ -82,6 +84,12 @@ TEST_F(LabelledTextsOf, AFolderHasAFileForEachSample) {
   EXPECT_THAT(texts.texts, ElementsAre("bad", "worse\n", "good"));
   EXPECT_THAT(texts.targets, ElementsAre("neg", "neg", "pos"));
   EXPECT_EQ(texts.places[2], (root() / "pos/b.txt").string());
+}
+
+TEST_F(LabelledTextsOf, AByteOrderMarkIsNoPartOfAText) {
+  put("pos/a.txt", "\xEF\xBB\xBFgood");
+  put("neg/b.txt", "bad\xEF\xBB\xBF");
+  EXPECT_THAT(read_labelled_texts(root(), {}).texts, ElementsAre("bad\xEF\xBB\xBF", "good"));
 }
 
 TEST_F(LabelledTextsOf, SplitsAreFilesOrFolders) {
