@@ -95,8 +95,9 @@ class Classifying final : public train::Program {
   }
 
   train::FitPlan plan(const train::Surroundings& around, bool is_resumed) override {
-    data_ = train::open_data(options_.data, options_.data_dir);
+    data_ = train::open_data(options_.data, options_.data_dir, train::learned_before(record_));
     plan_ = train::resolve(options_, around, *data_.train, *data_.test);
+    plan_.remarks.insert(plan_.remarks.end(), data_.remarks.begin(), data_.remarks.end());
     if (!is_resumed) train::check_weights(plan_);
     train::check_class_names(record_, plan_.spec, options_.data);
     train::check_learned(record_, plan_.learned, options_.data);

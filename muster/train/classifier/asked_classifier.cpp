@@ -89,10 +89,18 @@ struct Wanted {
   std::string learned;  ///< by the run, of data of the same kind
 };
 
+/// Whether the training samples are the run's own: of its path, whatever is said of other files.
+bool is_own_but_files(const std::string& data, const TrainPlan& plan) {
+  return formats::differ_in_places_alone(plan.options.data, data) &&
+         data::parse_dataset_spec(data).params["path"] ==
+             data::parse_dataset_spec(plan.options.data).params["path"];
+}
+
 Wanted wanted_data(const AskOptions& said, const TrainPlan& plan) {
   Wanted wanted{.data =
                     said.data.empty() ? plan.options.data : formats::with_whole_path(said.data)};
-  wanted.is_own = wanted.data == plan.options.data;
+  wanted.is_own = wanted.data == plan.options.data ||
+                  (said.split != "test" && is_own_but_files(wanted.data, plan));
   const Spec spec = data::parse_dataset_spec(wanted.data);
   const bool same_files = spec.name == plan.data_name;
   // The run's --data-dir may stand for its path, and never for another one.

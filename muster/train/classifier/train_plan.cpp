@@ -22,6 +22,8 @@ namespace {
 /// Of a checkpoint's plan.
 constexpr const char* kClassNames = "class_names";
 constexpr const char* kLearned = "learned";
+/// Of what is learned: the parameters that it was learned by, of which files may lie elsewhere now.
+constexpr const char* kSaid = "said";
 
 /// Channels, height and width behind a chain.
 std::vector<int64_t> shape_behind(const data::Dataset& dataset, const std::string& chain) {
@@ -277,9 +279,12 @@ std::string learned_before(const Json& record) { return record.value(kLearned, "
 void check_learned(const Json& record, const std::string& learned, const std::string& data) {
   const std::string before = learned_before(record);
   if (before.empty() || before == learned) return;
-  const auto [what, then, now] =
-      first_difference(parse_json(before, "the run's record"),
-                       learned.empty() ? Json::object() : parse_json(learned, "the data"));
+  Json was = parse_json(before, "the run's record");
+  Json is = learned.empty() ? Json::object() : parse_json(learned, "the data");
+  was.erase(kSaid);
+  is.erase(kSaid);
+  if (was == is) return;
+  const auto [what, then, now] = first_difference(was, is);
   throw usage_error({.refused = concat("--resume with --data ", data),
                      .rule = concat("the ", what, " is what the run has learned by: ", then),
                      .value = now,
