@@ -107,6 +107,19 @@ class Classifying final : public train::Program {
     return concat(
         parse_spec(options_.model).name, '-', data::parse_dataset_spec(options_.data).name);
   }
+  /// What the datasets have to say that they had not at the start.
+  std::vector<std::string> late_remarks() const {
+    std::vector<std::string> late;
+    for (const train::DatasetPtr& samples : {data_.train, data_.test}) {
+      if (!samples) continue;
+      for (std::string& remark : samples->remarks()) {
+        const bool is_known = std::ranges::find(plan_.remarks, remark) != plan_.remarks.end() ||
+                              std::ranges::find(late, remark) != late.end();
+        if (!is_known) late.push_back(std::move(remark));
+      }
+    }
+    return late;
+  }
   train::FitData data() override { return train::split_data(plan_, data_); }
   train::TaskMaker task(bool is_resumed) override {
     return train::classifier_maker(plan_, is_resumed);
@@ -153,6 +166,7 @@ int train_command(std::span<const std::string> args,
       facts_of(args),
       device_kinds());
   if (end.is_explained) return kDone;
+  for (const std::string& remark : program.late_remarks()) console.note(remark);
   if (!end.is_first) return end.result.interrupted ? kInterrupted : kDone;
   return report_result(end, flags.json, console);
 }

@@ -1,12 +1,14 @@
 #include "muster/train/classifier/asked_classifier.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/params.h"
 #include "muster/base/text.h"
+#include "muster/data/sets/file_samples.h"
 #include "muster/data/sets/subset_dataset.h"
 #include "muster/data/transform/transformed.h"
 #include "muster/formats/crc32.h"
@@ -209,11 +211,16 @@ AskedClassifier ask_classifier(const AskOptions& said,
                         .device = device};
   if (told.at("averaged").get<bool>())
     asked.notes.emplace_back("the weights are the averages of --ema-decay");
-  const DatasetPtr samples = wanted_split(said.split, wanted, plan);
+  DatasetPtr samples = wanted_split(said.split, wanted, plan);
   check_fits(wanted, samples->spec(), seen);
   check_class_names(told.at("plan"), samples->spec(), wanted.data);
   if (wanted.is_own) note_content(said.split, plan, samples, asked.notes);
   for (std::string& remark : samples->remarks()) asked.notes.push_back(std::move(remark));
+  // An answer is one to the file that was asked about.
+  data::ReadableSamples readable = data::without_substitutes(std::move(samples));
+  samples = std::move(readable.samples);
+  std::ranges::move(readable.remarks, std::back_inserter(asked.notes));
+  asked.file_of = data::file_names(samples);
   check_same_samples(*samples, "--data " + wanted.data, group);
 
   const data::DataSpec spec =

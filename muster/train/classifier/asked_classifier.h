@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,7 +22,9 @@
 namespace muster::train {
 
 struct AskedClassifier {
-  std::unique_ptr<Task> task;        ///< with the run's weights; for evaluate() and predict()
+  std::unique_ptr<Task> task;  ///< with the run's weights; for evaluate() and predict()
+  /// A sample's file by its number: "cat/1.jpg"; null where samples are no files.
+  std::function<std::string(int64_t)> file_of;
   DatasetPtr samples;                ///< in the size and with the channels that the model takes
   EvaluateOptions options;           ///< the run's precision, and what was said
   std::string model;                 ///< "mlp:hidden=64"

@@ -89,6 +89,38 @@ TEST_F(ImageFolderRun, IsEvaluatedWithoutAnAlarm) {
   }
 }
 
+// What a file's stand-in is taken for is nothing to say of the file.
+TEST_F(ImageFolderRun, IsAskedAboutNoStandInsAndCallsSamplesByTheirFiles) {
+  train::TrainOptions one = options(",size=12,bad_files=substitute");
+  one.epochs = 1;
+  test::run(one, 1, output_.path());
+  const auto names = [&](const std::string& data, std::vector<std::string>& notes) {
+    std::vector<std::string> files;
+    testing::run_ranks(1, [&](const distributed::ProcessGroup& group) {
+      const auto asked =
+          train::ask_classifier({.run = output_.path(), .data = data}, {.cores = 2}, group);
+      notes = asked.notes;
+      for (int64_t i = 0; i < asked.samples->size(); ++i) files.push_back(asked.file_of(i));
+    });
+    return files;
+  };
+  std::vector<std::string> notes;
+  const std::vector<std::string> all = names("", notes);
+  ASSERT_EQ(all.size(), 12U) << "a fifth of 60";
+  EXPECT_THAT(notes, ::testing::IsEmpty());
+  fs::resize_file(images_.path() / all[3], 200);
+  std::vector<std::string> left = all;
+  left.erase(left.begin() + 3);
+  EXPECT_EQ(names("", notes), left);
+  EXPECT_THAT(notes, Contains(HasSubstr("1 of 12 files of ")));
+  EXPECT_THAT(notes, Contains(HasSubstr(all[3])));
+  fs::rename(images_.path(), images_.path().string() + ".moved");  // other data: all of it
+  EXPECT_EQ(
+      names("folder:" + images_.path().string() + ".moved,size=12,bad_files=skip", notes).size(),
+      59U);
+  fs::rename(images_.path().string() + ".moved", images_.path());
+}
+
 TEST_F(ImageFolderRun, OfOtherClassesIsRefusedByTheirNames) {
   train::TrainOptions one = options(",size=12");
   one.epochs = 1;
