@@ -99,8 +99,9 @@ class Classifying final : public train::Program {
     plan_ = train::resolve(options_, around, *data_.train, *data_.test);
     plan_.remarks.insert(plan_.remarks.end(), data_.remarks.begin(), data_.remarks.end());
     if (!is_resumed) train::check_weights(plan_);
-    train::check_class_names(record_, plan_.spec, options_.data);
-    train::check_learned(record_, plan_.learned, options_.data);
+    const std::string said = train::said_data(options_.data, options_.data_dir);
+    train::check_class_names(record_, plan_.spec, said);
+    train::check_learned(record_, plan_.learned, said);
     return train::fit_plan(plan_);
   }
   std::string default_output() const override {

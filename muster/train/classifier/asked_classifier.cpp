@@ -160,7 +160,7 @@ DatasetPtr wanted_split(const std::string& split, const Wanted& wanted, const Tr
 void check_fits(const Wanted& wanted, const data::DataSpec& spec, const TrainedOn& seen) {
   const TrainedOn now{spec.sample_shape, spec.classes};
   if (now == seen) return;
-  throw usage_error({.refused = "--data " + wanted.data,
+  throw usage_error({.refused = "--data " + said_data(wanted.data, wanted.data_dir),
                      .rule = concat("as the run's model was trained on: ", described(seen)),
                      .value = described(now)});
 }
@@ -213,7 +213,7 @@ AskedClassifier ask_classifier(const AskOptions& said,
     asked.notes.emplace_back("the weights are the averages of --ema-decay");
   DatasetPtr samples = wanted_split(said.split, wanted, plan);
   check_fits(wanted, samples->spec(), seen);
-  check_class_names(told.at("plan"), samples->spec(), wanted.data);
+  check_class_names(told.at("plan"), samples->spec(), said_data(wanted.data, wanted.data_dir));
   if (wanted.is_own) note_content(said.split, plan, samples, asked.notes);
   for (std::string& remark : samples->remarks()) asked.notes.push_back(std::move(remark));
   // An answer is one to the file that was asked about.

@@ -147,6 +147,25 @@ TEST_F(ImageFolderRun, AStepOfTheChainMayMakeTheSize) {
   EXPECT_GT(ran.result.test.metrics["accuracy"], 0.9);
 }
 
+TEST_F(ImageFolderRun, ThatEvaluationSqueezesImagesIsSaidWhateverLeavesThemOfUnlikeSizes) {
+  train::TrainOptions chained = options("");
+  chained.train_transform = "random_resized_crop:size=16|random_horizontal_flip";
+  for (const char* chain : {"", "resize:size=18"}) {
+    chained.eval_transform = chain;
+    EXPECT_THAT(plan(chained).remarks,
+                Contains(HasSubstr("validation and test images are resized from 3 x any size to "
+                                   "the 3 x 16 x 16 that --train-transform leaves")))
+        << chain;
+  }
+  train::TrainOptions enlarged = chained;
+  enlarged.model = "lenet";  // takes no less than 16
+  enlarged.train_transform = "random_resized_crop:size=12";
+  EXPECT_THAT(plan(enlarged).remarks,
+              Contains(HasSubstr("from 3 x any size to the 3 x 16 x 16 that the model takes")));
+  chained.eval_transform = "resize:size=18|center_crop:size=16";
+  EXPECT_THAT(plan(chained).remarks, Each(Not(HasSubstr("are resized from"))));
+}
+
 TEST_F(ImageFolderRun, ImagesOfUnlikeSizesAreRefusedWhereNothingMakesOneOfThem) {
   const std::string plain = test::refusal_of([&] { plan(options("")); });
   EXPECT_THAT(plain, HasSubstr("a model sees images of one size, and a folder's may differ"));
