@@ -22,9 +22,7 @@
 namespace muster::train {
 
 struct AskedClassifier {
-  std::unique_ptr<Task> task;  ///< with the run's weights; for evaluate() and predict()
-  /// A sample's file by its number: "cat/1.jpg"; null where samples are no files.
-  std::function<std::string(int64_t)> file_of;
+  std::unique_ptr<Task> task;        ///< with the run's weights; for evaluate() and predict()
   DatasetPtr samples;                ///< in the size and with the channels that the model takes
   EvaluateOptions options;           ///< the run's precision, and what was said
   std::string model;                 ///< "mlp:hidden=64"
@@ -34,6 +32,8 @@ struct AskedClassifier {
   int64_t step = 0;                  ///< of the checkpoint
   c10::Device device = c10::kCPU;    ///< where the task is
   std::vector<std::string> notes;    ///< for people: what keeps numbers from being compared
+  /// A sample's file by its number: "cat/1.jpg"; null where samples are no files.
+  std::function<std::string(int64_t)> file_of;
 };
 
 /// Reads the run's plan and weights on rank 0, which alone need see its folder, and opens the
