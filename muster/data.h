@@ -20,6 +20,7 @@
 #include "muster/data/samplers/exact_cover.h"
 #include "muster/data/samplers/random.h"
 #include "muster/data/samplers/sequential.h"
+#include "muster/data/sets/file_samples.h"
 #include "muster/data/sets/image_dataset.h"
 #include "muster/data/sets/image_folder.h"
 #include "muster/data/sets/labelled_images.h"

@@ -11,6 +11,7 @@
 #include "muster/formats/idx.h"
 #include "muster/formats/image/class_folders.h"
 #include "muster/formats/image/divided_folders.h"
+#include "muster/formats/image/flat_images.h"
 #include "muster/formats/image/folder_data.h"
 #include "muster/formats/image/folder_survey.h"
 #include "muster/formats/image/image.h"

@@ -25,6 +25,11 @@ using formats::LabelledRows;
 /// A column of numbers; of categories there is only how many.
 struct ColumnSpan {
   double least = 0, greatest = 0;
+
+  /// A training divides by 1 where there is none.
+  double deviation_of(const Feature& feature) const {
+    return least == greatest ? 0 : feature.deviation;
+  }
 };
 
 /// One split.
@@ -55,9 +60,9 @@ ColumnSpan span_of(const formats::Table& table, const Feature& feature) {
   ColumnSpan span;
   if (!feature.categories.empty() || table.rows.empty()) return span;
   const size_t column = formats::column_named(table, feature.column, "column");
-  span.least = span.greatest = to_double(table.rows[0].fields[column]).value_or(0);
+  span.least = span.greatest = formats::number_in(table.rows[0].fields[column]).value_or(0);
   for (const formats::TableRow& row : table.rows) {
-    const double value = to_double(row.fields[column]).value_or(0);
+    const double value = formats::number_in(row.fields[column]).value_or(0);
     span.least = std::min(span.least, value);
     span.greatest = std::max(span.greatest, value);
   }
@@ -115,7 +120,7 @@ Json split_json(const SurveyedRows& split) {
                        {"least", split.spans[at].least},
                        {"mean", feature.mean},
                        {"greatest", split.spans[at].greatest},
-                       {"deviation", feature.deviation}});
+                       {"deviation", split.spans[at].deviation_of(feature)}});
   }
   for (const formats::BadRow& row : split.rows.table.bad)
     bad.push_back({{"place", row.place}, {"fault", row.why}});
@@ -136,7 +141,7 @@ std::string column_grid(const SurveyedRows& split, size_t width) {
   for (size_t at = 0; at < split.rows.features.size(); ++at) {
     const Feature& feature = split.rows.features[at];
     const ColumnSpan& span = split.spans[at];
-    const double numbers[] = {span.least, feature.mean, span.greatest, feature.deviation};
+    const double numbers[] = {span.least, feature.mean, span.greatest, span.deviation_of(feature)};
     const bool is_number = feature.categories.empty();
     columns[0].cells.emplace_back(printable(feature.column));
     for (size_t i = 0; i < std::size(numbers); ++i)

@@ -117,11 +117,17 @@ int edit_distance(std::string_view a, std::string_view b) {
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string> candidates) {
   const std::string* best = nullptr;
   int best_distance = 0;
+  bool is_best_longer = false;
   for (const std::string& candidate : candidates) {
     int distance = edit_distance(word, candidate);
-    // A word that was cut short ("fashion" for "fashion-mnist") is a likely slip as well.
-    if (word.size() >= 3 && candidate.starts_with(word)) distance = 1;
-    if (best == nullptr || distance < best_distance) best = &candidate, best_distance = distance;
+    // A word that was cut short ("fashion" for "fashion-mnist") is a likely slip as well, and the
+    // likelier one: "wid" is "width" before "id".
+    const bool is_longer = word.size() >= 3 && candidate.starts_with(word);
+    if (is_longer) distance = std::min(distance, 1);
+    const bool is_nearer =
+        distance < best_distance || (distance == best_distance && is_longer && !is_best_longer);
+    if (best != nullptr && !is_nearer) continue;
+    best = &candidate, best_distance = distance, is_best_longer = is_longer;
   }
   const int allowed = std::max<int>(1, static_cast<int>(word.size()) / 3);
   if (best == nullptr || best_distance > allowed) return std::nullopt;

@@ -1,9 +1,14 @@
 #include "muster/formats/features.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <cstdlib>
+#include <limits>
 #include <optional>
 #include <set>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "muster/base/error.h"
@@ -14,14 +19,25 @@ namespace {
 
 constexpr const char* kFeature = "a feature of the run";
 
-std::optional<double> finite_number(const std::string& text) {
-  const std::optional<double> number = to_double(trim(text));
-  return number && std::isfinite(*number) ? number : std::nullopt;
+/// As Python's float() has it: with a plus sign, too, and 0 for what is closer to it than any number.
+std::optional<double> python_number(std::string_view text) {
+  const bool has_plus = text.size() > 1 && text[0] == '+' && text[1] != '-' && text[1] != '+';
+  if (has_plus) text.remove_prefix(1);
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (stop != end || text.empty() || error == std::errc::invalid_argument) return std::nullopt;
+  if (error == std::errc()) return number;
+  const double beyond = std::strtod(std::string(text).c_str(), nullptr);  // 0, or infinite
+  return beyond;
 }
+
+/// What a model is given is float32.
+bool is_too_large(double number) { return std::abs(number) > std::numeric_limits<float>::max(); }
 
 bool has_number(const Table& table, size_t column) {
   return std::ranges::any_of(table.rows, [column](const TableRow& row) {
-    return finite_number(row.fields[column]).has_value();
+    return number_in(row.fields[column]).has_value();
   });
 }
 
@@ -33,19 +49,33 @@ struct Moments {
   double mean = 0, deviation = 1;
 };
 
-/// In two passes, so that large numbers lose nothing.
+/// In two passes, of which the second takes the first one's rounding back. Of a single value there is no
+/// deviation, whatever sums of it round to.
+///
+/// Source: Chan, Golub, LeVeque, Algorithms for computing the sample variance (1983), the corrected two-pass
+/// algorithm.
 Moments moments_of(const std::vector<double>& values) {
-  const auto count = static_cast<double>(values.size());
   if (values.empty()) return {};
-  double sum = 0, squares = 0;
+  const auto count = static_cast<double>(values.size());
+  const auto [least, greatest] = std::ranges::minmax(values);
+  if (least == greatest) return {least, 1};
+  double sum = 0, rest = 0, squares = 0;
   for (const double value : values) sum += value;
-  const double mean = sum / count;
-  for (const double value : values) squares += (value - mean) * (value - mean);
-  const double deviation = std::sqrt(squares / count);
-  return {mean, deviation > 0 ? deviation : 1};
+  const double first = sum / count;
+  for (const double value : values) {
+    rest += value - first;
+    squares += (value - first) * (value - first);
+  }
+  const double variance = (squares - rest * rest / count) / count;
+  return {first + rest / count, variance > 0 ? std::sqrt(variance) : 1};
 }
 
 }  // namespace
+
+std::optional<double> number_in(const std::string& text) {
+  const std::optional<double> number = python_number(trim(text));
+  return number && std::isfinite(*number) ? number : std::nullopt;
+}
 
 std::vector<Feature> features_of(const Table& table, const FeatureNames& names) {
   column_named(table, names.target, "parameter \"target\"");
@@ -87,12 +117,14 @@ void move_bad_numbers(Table& table, const std::vector<Feature>& features) {
   std::erase_if(table.rows, [&](const TableRow& row) {
     for (const auto& [column, feature] : numbers) {
       const std::string& text = row.fields[column];
-      if (finite_number(text)) continue;
-      table.bad.push_back(
-          {concat(table.name, ':', row.line),
-           concat("its \"",
-                  feature->column,
-                  trim(text).empty() ? "\" is empty" : concat("\" is no number: \"", text, '"'))});
+      const std::optional<double> number = number_in(text);
+      if (number && !is_too_large(*number)) continue;
+      table.bad.push_back({concat(table.name, ':', row.line),
+                           concat("its \"",
+                                  feature->column,
+                                  trim(text).empty() ? "\" is empty"
+                                  : number ? concat("\" is too large for float32: \"", text, '"')
+                                           : concat("\" is no number: \"", text, '"'))});
       return true;
     }
     return false;
@@ -114,12 +146,30 @@ void learn_features(const Table& table,
       continue;
     }
     std::vector<double> values;
-    for (const int64_t row : rows) values.push_back(finite_number(text(row)).value_or(0));
+    for (const int64_t row : rows) values.push_back(number_in(text(row)).value_or(0));
     const Moments moments = moments_of(values);
     feature.mean = moments.mean;
     feature.deviation = moments.deviation;
   }
 }
+
+namespace {
+
+[[noreturn]] void refuse_scaled(const Table& table,
+                                const TableRow& row,
+                                const Feature& feature,
+                                const std::string& text) {
+  throw environment_error(
+      {.refused = concat(table.name, ':', row.line, ": its \"", feature.column, '"'),
+       .rule = concat("less the mean and divided by the deviation of the training samples, ",
+                      shortest(feature.mean),
+                      " and ",
+                      shortest(feature.deviation),
+                      ", it is within float32"),
+       .value = text});
+}
+
+}  // namespace
 
 std::vector<float> feature_values(const Table& table, const std::vector<Feature>& features) {
   std::vector<size_t> columns;
@@ -131,8 +181,10 @@ std::vector<float> feature_values(const Table& table, const std::vector<Feature>
       const Feature& feature = features[at];
       const std::string& text = row.fields[columns[at]];
       if (feature.categories.empty()) {
-        const double number = finite_number(text).value_or(0);
-        values.push_back(static_cast<float>((number - feature.mean) / feature.deviation));
+        const double number = number_in(text).value_or(0);
+        const double scaled = (number - feature.mean) / feature.deviation;
+        if (is_too_large(scaled)) refuse_scaled(table, row, feature, text);
+        values.push_back(static_cast<float>(scaled));
       }
       for (const std::string& category : feature.categories)
         values.push_back(category == text ? 1.0F : 0.0F);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,7 +17,7 @@ struct Feature {
   std::string column;
   std::vector<std::string> categories = {};  ///< sorted; empty: the column is of numbers
   double mean = 0;                           ///< of the rows that it was learned from
-  double deviation = 1;                      ///< over all of them, not all but one; never 0
+  double deviation = 1;  ///< over all of them, not all but one; 1 where they are all the same
 
   int64_t width() const { return categories.empty() ? 1 : static_cast<int64_t>(categories.size()); }
 };
@@ -27,6 +28,10 @@ struct FeatureNames {
   std::vector<std::string> categorical;  ///< these are one-hot
 };
 
+/// The number that a cell holds, with blanks around it or without, as Python's float() reads it; nothing if it is
+/// none, or not finite.
+std::optional<double> number_in(const std::string& text);
+
 /// All columns but the target and those that are dropped. Throws a usage error for a name that is no
 /// column's, and for a column without a number that is not said to be categorical.
 std::vector<Feature> features_of(const Table& table, const FeatureNames& names);
@@ -36,11 +41,11 @@ void learn_features(const Table& table,
                     std::span<const int64_t> rows,
                     std::vector<Feature>& features);
 
-/// Moves rows in which a number is none, or not finite, to table.bad: they have no value there.
+/// Moves rows in which a number is none, not finite, or too large for float32, to table.bad: they have no value there.
 void move_bad_numbers(Table& table, const std::vector<Feature>& features);
 
 /// [rows, sum of all widths], less the mean and divided by the deviation. Throws a usage error for a
-/// feature that the table has no column for.
+/// feature that the table has no column for, an environment error for a number that float32 has not after that.
 std::vector<float> feature_values(const Table& table, const std::vector<Feature>& features);
 
 }  // namespace muster::formats

@@ -95,6 +95,7 @@ TEST(Suggestion, NamesANearWordElseAll) {
   const std::vector<std::string> known{"fashion-mnist", "mnist"};
   EXPECT_EQ(suggestion("mnits", known), "did you mean \"mnist\"?");
   EXPECT_EQ(suggestion("fashion", known), "did you mean \"fashion-mnist\"?");
+  EXPECT_EQ(suggestion("wid", std::vector<std::string>{"id", "width"}), "did you mean \"width\"?");
   EXPECT_EQ(suggestion("imagenet", known), "known: fashion-mnist, mnist");
 }
 

@@ -28,6 +28,43 @@ TEST(Features, NumbersLoseTheirMeanAndAreDividedByTheirDeviation) {
               ElementsAre(FloatEq(-one), 0, 0, 0, FloatEq(one), 0, FloatEq(48.5F * one), 0));
 }
 
+TEST(Features, LargeNumbersLoseNothingAndOneValueHasNoDeviation) {
+  std::string text = "a,b,k\n";
+  for (int row = 0; row < 200; ++row)
+    text += row % 2 == 0 ? "1000000000000000,0.1,x\n" : "1000000000000001,0.1,y\n";
+  const Table table = parse_table(text, "rows.csv");
+  auto features = features_of(table, {.target = "k"});
+  std::vector<int64_t> rows(200);
+  for (size_t row = 0; row < rows.size(); ++row) rows[row] = static_cast<int64_t>(row);
+  learn_features(table, rows, features);
+  EXPECT_EQ(features[0].deviation, 0.5) << "half of them are 0.5 below the mean, half above";
+  EXPECT_EQ(features[1].mean, 0.1);
+  EXPECT_EQ(features[1].deviation, 1) << "what a training divides by";
+}
+
+TEST(Features, NumbersAreThoseOfPythonsFloat) {
+  EXPECT_EQ(number_in("+1"), 1);
+  EXPECT_EQ(number_in(" +.5e1 "), 5);
+  EXPECT_EQ(number_in("1e-400"), 0);
+  EXPECT_EQ(number_in("-3"), -3);
+  for (const char* none : {"", "+", "++1", "+-1", "1e400", "inf", "nan", "1x", "e5"})
+    EXPECT_FALSE(number_in(none)) << none;
+}
+
+TEST(Features, NumbersThatFloat32HasNotAreBadWithColumnAndRow) {
+  Table table = parse_table("a,k\n1,x\n1e200,x\n2,x\n", "rows.csv");
+  auto features = features_of(table, {.target = "k"});
+  move_bad_numbers(table, features);
+  ASSERT_EQ(table.bad.size(), 1U);
+  EXPECT_EQ(table.bad[0].place, "rows.csv:3");
+  EXPECT_EQ(table.bad[0].why, "its \"a\" is too large for float32: \"1e200\"");
+  features[0].mean = 0;
+  features[0].deviation = 1e-30;
+  const Table other = parse_table("a\n3e20\n", "other.csv");
+  EXPECT_THAT(test::refusal_of([&] { feature_values(other, features); }, ErrorKind::kEnvironment),
+              HasSubstr("other.csv:2: its \"a\": less the mean and divided by the deviation"));
+}
+
 TEST(Features, EachCategoryHasANumber) {
   const Table table = parse_table("c,k\nred,1\nblue,2\nred,1\ngreen,2\n", "rows.csv");
   auto features = features_of(table, {.target = "k", .categorical = {"c"}});

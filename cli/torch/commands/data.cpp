@@ -42,6 +42,7 @@ int data_command(std::span<const std::string> args, program::Console& console) {
   const auto words = args.subspan(std::min<size_t>(args.size(), 1));  // behind "preview"
   if (const auto over = program::parse(*preview_app(flags), words, console)) return *over;
   check_flags(flags);
+  if (flags.transform == "none") flags.transform.clear();
   const auto steps = data::parse_transforms(flags.transform);
   const auto dataset = train::open_split(flags.data, flags.data_dir, asked_split(flags.split));
   track::ContactSheet sheet = train::preview_sheet(dataset,

@@ -30,9 +30,11 @@ void write_predictions(const PredictFlags& flags,
                        train::PredictionOutput& lines,
                        program::Console& console,
                        program::Reporter& reporter) {
-  train::PredictionsCsv csv(asked.samples->spec().class_names,
-                            flags.probabilities,
-                            [&](std::string_view text) { lines.write(text); });
+  train::PredictionsCsv csv(
+      asked.samples->spec().class_names,
+      flags.probabilities,
+      [&](std::string_view text) { lines.write(text); },
+      asked.file_of);
   const int64_t samples = asked.samples->size();
   train::predict(
       *asked.task, asked.samples, group, asked.options, [&](const train::PredictedRows& rows) {

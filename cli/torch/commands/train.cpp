@@ -95,16 +95,31 @@ class Classifying final : public train::Program {
   }
 
   train::FitPlan plan(const train::Surroundings& around, bool is_resumed) override {
-    data_ = train::open_data(options_.data, options_.data_dir);
+    data_ = train::open_data(options_.data, options_.data_dir, train::learned_before(record_));
     plan_ = train::resolve(options_, around, *data_.train, *data_.test);
+    plan_.remarks.insert(plan_.remarks.end(), data_.remarks.begin(), data_.remarks.end());
     if (!is_resumed) train::check_weights(plan_);
-    train::check_class_names(record_, plan_.spec, options_.data);
-    train::check_learned(record_, plan_.learned, options_.data);
+    const std::string said = train::said_data(options_.data, options_.data_dir);
+    train::check_class_names(record_, plan_.spec, said);
+    train::check_learned(record_, plan_.learned, said);
     return train::fit_plan(plan_);
   }
   std::string default_output() const override {
     return concat(
         parse_spec(options_.model).name, '-', data::parse_dataset_spec(options_.data).name);
+  }
+  /// What the datasets have to say that they had not at the start.
+  std::vector<std::string> late_remarks() const {
+    std::vector<std::string> late;
+    for (const train::DatasetPtr& samples : {data_.train, data_.test}) {
+      if (!samples) continue;
+      for (std::string& remark : samples->remarks()) {
+        const bool is_known = std::ranges::find(plan_.remarks, remark) != plan_.remarks.end() ||
+                              std::ranges::find(late, remark) != late.end();
+        if (!is_known) late.push_back(std::move(remark));
+      }
+    }
+    return late;
   }
   train::FitData data() override { return train::split_data(plan_, data_); }
   train::TaskMaker task(bool is_resumed) override {
@@ -152,6 +167,7 @@ int train_command(std::span<const std::string> args,
       facts_of(args),
       device_kinds());
   if (end.is_explained) return kDone;
+  for (const std::string& remark : program.late_remarks()) console.note(remark);
   if (!end.is_first) return end.result.interrupted ? kInterrupted : kDone;
   return report_result(end, flags.json, console);
 }

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "muster/base/error.h"
@@ -63,6 +65,22 @@ LearnedTexts learn_texts(const LabelledTexts& texts,
   return {std::move(classes), std::move(encoder), json_text(json)};
 }
 
+/// Whether the run's tokenizer lies elsewhere now. One that is nowhere is as it was: the run has it.
+bool is_same_tokenizer(std::string_view name,
+                       const std::string& now,
+                       const std::string& before,
+                       const Json& learned) {
+  constexpr const char* kContent = "tokenizer_json";  // of TextEncoder::to_json()
+  const bool are_files = name == "tokenizer" && now != TextDataOptions().tokenizer &&
+                         before != TextDataOptions().tokenizer;
+  if (!are_files) return false;
+  std::error_code ignored;
+  if (!fs::exists(now, ignored)) return true;
+  const Json found = text::learn_encoder({}, {.tokenizer = now}).to_json();
+  return found.contains(kContent) && learned.contains(kContent) &&
+         found.at(kContent) == learned.at(kContent);
+}
+
 LearnedTexts learned_before(const DatasetRequest& request, TextDataOptions& options) {
   const Json json = parse_json(request.learned, "what the run's texts were read by");
   try {
@@ -71,6 +89,7 @@ LearnedTexts learned_before(const DatasetRequest& request, TextDataOptions& opti
       const auto now = request.params.find(name);
       const auto before = said.at(name).get<std::string>();
       if (now == request.params.end() || now->second == before) continue;
+      if (is_same_tokenizer(name, now->second, before, json)) continue;
       throw usage_error({.refused = concat(text::kTextDataOwner, " parameter \"", name, '"'),
                          .rule = concat("texts are read as the run has learned: ", before),
                          .value = now->second,

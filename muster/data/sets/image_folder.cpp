@@ -4,6 +4,10 @@
 #include <memory>
 #include <utility>
 
+#include "muster/base/error.h"
+#include "muster/base/json.h"
+#include "muster/base/text.h"
+
 namespace muster::data {
 namespace {
 
@@ -40,7 +44,8 @@ ImageFolder::ImageFolder(formats::ClassFolders files, const ImageFolderOptions& 
                       .bad_files = options.bad_files,
                       .decoding = options.decoding,
                       .mean = options.mean,
-                      .standard_deviation = options.standard_deviation}),
+                      .standard_deviation = options.standard_deviation,
+                      .learned = json_text({{"classes", files.classes}})}),
       files_(std::move(files)) {
   std::vector<formats::ClassFile> samples;
   samples.reserve(kept().size());

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <mutex>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include <ATen/ops/_upsample_bilinear2d_aa.h>
@@ -69,6 +70,28 @@ void check_image_options(const LabelledImagesOptions& options) {
            concat(means, " and ", deviations));
 }
 
+/// Some of a source's images.
+class ChosenImages final : public formats::ImageSource {
+ public:
+  ChosenImages(const formats::ImageSource& all, const std::vector<size_t>& chosen)
+      : all_(all), chosen_(chosen) {}
+
+  std::string title() const override { return all_.title(); }
+  std::string place() const override { return all_.place(); }
+  size_t size() const override { return chosen_.size(); }
+  int64_t classes() const override { return all_.classes(); }
+  std::vector<std::string> class_names() const override { return all_.class_names(); }
+  bool has_labels() const override { return all_.has_labels(); }
+  int64_t label(size_t at) const override { return all_.label(chosen_[at]); }
+  std::string name(size_t at) const override { return all_.name(chosen_[at]); }
+  std::string full_name(size_t at) const override { return all_.full_name(chosen_[at]); }
+  std::string read(size_t at) const override { return all_.read(chosen_[at]); }
+
+ private:
+  const formats::ImageSource& all_;
+  const std::vector<size_t>& chosen_;
+};
+
 }  // namespace
 
 std::optional<BadFiles> bad_files_of(std::string_view word) {
@@ -109,7 +132,40 @@ class LabelledImages::Pixels final : public Dataset, private ImageParts {
   at::Tensor targets() const override { return targets_; }
   bool is_by_sample() const override { return options_.size == 0; }
   std::string learned() const override { return options_.learned; }
-  std::vector<std::string> remarks() const override { return remarks_; }
+  std::vector<std::string> remarks() const override {
+    std::vector<std::string> all = remarks_;
+    const std::lock_guard lock(substituted_mutex_);
+    if (substituted_.empty()) return all;
+    std::vector<std::string> named;
+    for (const size_t at : substituted_) {
+      if (named.size() == kBadFilesNamed) break;
+      named.push_back(images_->name(at));
+    }
+    all.push_back(concat(substituted_.size(),
+                         " of ",
+                         kept_.size(),
+                         " files in ",
+                         images_->place(),
+                         " could not be decoded, and others stood in for them: ",
+                         join(named, ", "),
+                         substituted_.size() > named.size() ? ", …" : ""));
+    return all;
+  }
+  std::string file_name(int64_t sample) const {
+    return images_->name(kept_.at(static_cast<size_t>(sample)));
+  }
+  std::vector<int64_t> substituted_among(std::span<const int64_t> samples) const {
+    if (options_.bad_files != BadFiles::kSubstitute) return {};
+    std::vector<size_t> chosen;
+    for (const int64_t sample : samples) chosen.push_back(kept_.at(static_cast<size_t>(sample)));
+    const auto surveyed =
+        formats::survey_images(ChosenImages(*images_, chosen), 0, options_.decoding.max_pixels);
+    std::vector<int64_t> bad;
+    for (size_t i = 0; i < surveyed.size(); ++i)
+      if (is_bad(surveyed[i])) bad.push_back(samples[i]);
+    std::ranges::sort(bad);
+    return bad;
+  }
   /// Whether a file is bad hangs on all of it, where one that is has a substitute.
   const ImageParts* image_parts() const override {
     const bool is_same = is_by_sample() && options_.bad_files != BadFiles::kSubstitute &&
@@ -211,6 +267,8 @@ class LabelledImages::Pixels final : public Dataset, private ImageParts {
         const bool goes_on =
             options_.bad_files == BadFiles::kSubstitute && tried + 1 < kept_.size();
         if (!goes_on) throw of_sample(index, error);
+        const std::lock_guard lock(substituted_mutex_);
+        substituted_.insert(kept_[at]);
       }
       at = (at + 1) % kept_.size();
     }
@@ -226,7 +284,11 @@ class LabelledImages::Pixels final : public Dataset, private ImageParts {
     if (options_.bad_files == BadFiles::kRaise)
       text.hint =
           "mend or remove the file, or go on without such files: bad_files=skip or substitute";
-    return {error.kind(), text};
+    return environment_error(std::move(text));  // it was there when the samples were listed
+  }
+
+  bool is_bad(const formats::SurveyedFile& file) const {
+    return !file.fault.empty() || (!options_.decoding.keep_damaged && !file.damage.empty());
   }
 
   void skip_bad_files() {
@@ -234,10 +296,9 @@ class LabelledImages::Pixels final : public Dataset, private ImageParts {
     const size_t all = surveyed.size();
     std::vector<std::string> named;
     std::erase_if(kept_, [&](size_t at) {
-      const bool is_damaged = !options_.decoding.keep_damaged && !surveyed[at].damage.empty();
-      const bool is_bad = is_damaged || !surveyed[at].fault.empty();
-      if (is_bad && named.size() < kBadFilesNamed) named.push_back(images_->name(at));
-      return is_bad;
+      const bool skipped = is_bad(surveyed[at]);
+      if (skipped && named.size() < kBadFilesNamed) named.push_back(images_->name(at));
+      return skipped;
     });
     const size_t bad = all - kept_.size();
     if (bad == 0) return;
@@ -275,6 +336,8 @@ class LabelledImages::Pixels final : public Dataset, private ImageParts {
   std::vector<size_t> kept_;  // numbers of the images that are samples
   at::Tensor targets_;        // [N] int64, or undefined
   std::vector<std::string> remarks_;
+  mutable std::mutex substituted_mutex_;
+  mutable std::set<size_t> substituted_;  // bad ones that were asked for, by their numbers
   mutable std::once_flag fingerprint_once_;
   mutable uint32_t fingerprint_ = 0;
 };
@@ -293,6 +356,10 @@ std::string LabelledImages::learned() const { return pixels_->learned(); }
 std::shared_ptr<const Dataset> LabelledImages::before_normalising() const { return pixels_; }
 std::vector<std::string> LabelledImages::remarks() const { return pixels_->remarks(); }
 const std::vector<size_t>& LabelledImages::kept() const { return pixels_->kept(); }
+std::string LabelledImages::file_name(int64_t sample) const { return pixels_->file_name(sample); }
+std::vector<int64_t> LabelledImages::substituted_among(std::span<const int64_t> samples) const {
+  return pixels_->substituted_among(samples);
+}
 
 Batch LabelledImages::load(std::span<const int64_t> indices, const SampleContext& context) const {
   if (is_by_sample()) return collate(load_samples(indices, context));

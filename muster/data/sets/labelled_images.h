@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,10 +63,16 @@ class LabelledImages : public Dataset {
   bool is_by_sample() const override;
   std::string learned() const override;
   std::shared_ptr<const Dataset> before_normalising() const override;
+  /// Also of files that could not be decoded so far, where others stood in for them.
   std::vector<std::string> remarks() const override;
 
   /// Which of the source's images are samples: all that were not skipped.
   const std::vector<size_t>& kept() const;
+  /// "cat/1.jpg"
+  std::string file_name(int64_t sample) const;
+  /// Of some samples those in whose place others stand, sorted: all of them are decoded, on all cores. None but
+  /// with BadFiles::kSubstitute.
+  std::vector<int64_t> substituted_among(std::span<const int64_t> samples) const;
 
  private:
   class Pixels;

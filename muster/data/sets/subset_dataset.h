@@ -30,6 +30,8 @@ class SubsetDataset final : public Dataset, private ImageParts {
   std::string learned() const override { return whole_->learned(); }
 
   const std::shared_ptr<const Dataset>& whole() const { return whole_; }
+  /// The numbers that samples have in `whole()`.
+  std::vector<int64_t> of_whole(std::span<const int64_t> indices) const;
   /// The same samples of another dataset, of the same size: the whole's, transformed, say.
   std::shared_ptr<const SubsetDataset> over(std::shared_ptr<const Dataset> other) const;
 
@@ -38,7 +40,6 @@ class SubsetDataset final : public Dataset, private ImageParts {
   std::vector<Sample> load_samples(std::span<const int64_t> indices,
                                    const SampleContext& context) const override;
   Sample read_part(int64_t index, const formats::ChooseRegion& choose) const override;
-  std::vector<int64_t> of_whole(std::span<const int64_t> indices) const;
 
   std::shared_ptr<const Dataset> whole_;
   int64_t from_ = 0;  // of a range

@@ -52,8 +52,17 @@ FolderId id_of(const fs::path& folder) {
   return {found.st_dev, found.st_ino};
 }
 
+/// In any case. `ending` is in small letters.
+bool ends_as(std::string_view name, std::string_view ending) {
+  return name.size() >= ending.size() &&
+         std::equal(ending.begin(),
+                    ending.end(),
+                    name.end() - static_cast<ptrdiff_t>(ending.size()),
+                    [](char a, char b) { return a == (b >= 'A' && b <= 'Z' ? b - 'A' + 'a' : b); });
+}
+
 bool counts(const std::string& file, ClassFiles kind) {
-  return kind == ClassFiles::kImages ? has_image_extension(file) : file.ends_with(".txt");
+  return kind == ClassFiles::kImages ? has_image_extension(file) : ends_as(file, ".txt");
 }
 
 /// One class. torchvision sorts the folders that os.walk finds by their whole paths, so "a-b" comes
@@ -161,15 +170,9 @@ constexpr std::array<std::string_view, 9> kImageExtensions = {
 }  // namespace
 
 bool has_image_extension(std::string_view name) {
-  return std::any_of(
-      kImageExtensions.begin(), kImageExtensions.end(), [&](std::string_view ending) {
-        return name.size() >= ending.size() &&
-               std::equal(
-                   ending.begin(),
-                   ending.end(),
-                   name.end() - static_cast<ptrdiff_t>(ending.size()),
-                   [](char a, char b) { return a == (b >= 'A' && b <= 'Z' ? b - 'A' + 'a' : b); });
-      });
+  return std::any_of(kImageExtensions.begin(),
+                     kImageExtensions.end(),
+                     [&](std::string_view ending) { return ends_as(name, ending); });
 }
 
 std::vector<std::string> list_classes(const fs::path& root, ClassFiles kind) {

@@ -30,7 +30,7 @@ bool has_image_extension(std::string_view name);
 /// The files that count, in a class's folder and below.
 enum class ClassFiles {
   kImages,  ///< has_image_extension()
-  kTexts    ///< .txt
+  kTexts    ///< .txt, in any case
 };
 
 /// The names of the folders in `root`, sorted. Throws as list_class_folders(), and of images a usage error for

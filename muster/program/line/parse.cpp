@@ -62,7 +62,7 @@ std::string flag_name(std::string_view word) { return std::string(word.substr(0,
 const CLI::Option* option_named(const CLI::App& app, std::string_view word) {
   const std::string name = flag_name(word);
   for (const CLI::Option* option : app.get_options()) {
-    if (!option->get_positional() && option->check_name(name)) return option;
+    if (option->check_name(name)) return option;
   }
   return nullptr;
 }
@@ -136,6 +136,14 @@ void check_flags(const CLI::App& app,
     if (word == "--") break;
     if (is_flag(word) && option_named(app, word) == nullptr)
       throw unknown_flag(app, word, help_hint);
+  }
+  for (const CLI::Option* option : app.get_options()) {  // a word by itself that may have its flag
+    const bool is_both = option->get_positional() && !option->get_lnames().empty();
+    if (!is_both || option->get_items_expected_max() != 1 || option->count() < 2) continue;
+    throw usage_error({.refused = "--" + option->get_lnames().front(),
+                       .rule = "it is given once, with the flag or without",
+                       .value = join(option->results(), " and "),
+                       .hint = help_hint});
   }
   if (const auto left = app.remaining(); !left.empty()) {
     throw usage_error({.refused = concat(app.get_name(), " does not take \"", left.front(), "\""),

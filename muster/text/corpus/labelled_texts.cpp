@@ -114,7 +114,9 @@ LabelledTexts read_text_folders(const fs::path& root) {
       std::string text(formats::without_utf8_mark(read_file(place)));
       add_row(out, place, text, &target);
     } catch (const Error& error) {
-      out.bad.push_back({place, concat("it cannot be read: ", error.text().rule)});
+      const auto& said = error.text();
+      out.bad.push_back(
+          {place, concat("it cannot be read: ", said.rule.empty() ? said.refused : said.rule)});
     }
   }
   return out;

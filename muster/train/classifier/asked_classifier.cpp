@@ -1,12 +1,14 @@
 #include "muster/train/classifier/asked_classifier.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/params.h"
 #include "muster/base/text.h"
+#include "muster/data/sets/file_samples.h"
 #include "muster/data/sets/subset_dataset.h"
 #include "muster/data/transform/transformed.h"
 #include "muster/formats/crc32.h"
@@ -89,10 +91,18 @@ struct Wanted {
   std::string learned;  ///< by the run, of data of the same kind
 };
 
+/// Whether the training samples are the run's own: of its path, whatever is said of other files.
+bool is_own_but_files(const std::string& data, const TrainPlan& plan) {
+  return formats::differ_in_places_alone(plan.options.data, data) &&
+         data::parse_dataset_spec(data).params["path"] ==
+             data::parse_dataset_spec(plan.options.data).params["path"];
+}
+
 Wanted wanted_data(const AskOptions& said, const TrainPlan& plan) {
   Wanted wanted{.data =
                     said.data.empty() ? plan.options.data : formats::with_whole_path(said.data)};
-  wanted.is_own = wanted.data == plan.options.data;
+  wanted.is_own = wanted.data == plan.options.data ||
+                  (said.split != "test" && is_own_but_files(wanted.data, plan));
   const Spec spec = data::parse_dataset_spec(wanted.data);
   const bool same_files = spec.name == plan.data_name;
   // The run's --data-dir may stand for its path, and never for another one.
@@ -150,7 +160,7 @@ DatasetPtr wanted_split(const std::string& split, const Wanted& wanted, const Tr
 void check_fits(const Wanted& wanted, const data::DataSpec& spec, const TrainedOn& seen) {
   const TrainedOn now{spec.sample_shape, spec.classes};
   if (now == seen) return;
-  throw usage_error({.refused = "--data " + wanted.data,
+  throw usage_error({.refused = "--data " + said_data(wanted.data, wanted.data_dir),
                      .rule = concat("as the run's model was trained on: ", described(seen)),
                      .value = described(now)});
 }
@@ -201,11 +211,16 @@ AskedClassifier ask_classifier(const AskOptions& said,
                         .device = device};
   if (told.at("averaged").get<bool>())
     asked.notes.emplace_back("the weights are the averages of --ema-decay");
-  const DatasetPtr samples = wanted_split(said.split, wanted, plan);
+  DatasetPtr samples = wanted_split(said.split, wanted, plan);
   check_fits(wanted, samples->spec(), seen);
-  check_class_names(told.at("plan"), samples->spec(), wanted.data);
+  check_class_names(told.at("plan"), samples->spec(), said_data(wanted.data, wanted.data_dir));
   if (wanted.is_own) note_content(said.split, plan, samples, asked.notes);
   for (std::string& remark : samples->remarks()) asked.notes.push_back(std::move(remark));
+  // An answer is one to the file that was asked about.
+  data::ReadableSamples readable = data::without_substitutes(std::move(samples));
+  samples = std::move(readable.samples);
+  std::ranges::move(readable.remarks, std::back_inserter(asked.notes));
+  asked.file_of = data::file_names(samples);
   check_same_samples(*samples, "--data " + wanted.data, group);
 
   const data::DataSpec spec =

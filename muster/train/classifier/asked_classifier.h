@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,6 +32,8 @@ struct AskedClassifier {
   int64_t step = 0;                  ///< of the checkpoint
   c10::Device device = c10::kCPU;    ///< where the task is
   std::vector<std::string> notes;    ///< for people: what keeps numbers from being compared
+  /// A sample's file by its number: "cat/1.jpg"; null where samples are no files.
+  std::function<std::string(int64_t)> file_of;
 };
 
 /// Reads the run's plan and weights on rank 0, which alone need see its folder, and opens the

@@ -31,7 +31,7 @@ StepResult ClassifierTask::evaluate_step(const data::Batch& batch, const StepCon
   if (batch.find("target") == nullptr) {
     throw usage_error({.refused = "a measure of the model's answers",
                        .rule = "the samples have classes to compare them with",
-                       .value = "none: their file has no such column",
+                       .value = "none: nothing says what they are",
                        .hint = "`muster predict` writes the answers"});
   }
   const at::Tensor scores = scores_of(batch);

@@ -28,10 +28,12 @@ at::Tensor column(const PredictedRows& rows, std::string_view name, at::ScalarTy
 
 PredictionsCsv::PredictionsCsv(std::vector<std::string> class_names,
                                bool all_probabilities,
-                               std::function<void(std::string_view)> write)
+                               std::function<void(std::string_view)> write,
+                               std::function<std::string(int64_t)> file_of)
     : class_names_(std::move(class_names)),
       all_probabilities_(all_probabilities),
-      write_(std::move(write)) {}
+      write_(std::move(write)),
+      file_of_(std::move(file_of)) {}
 
 std::string PredictionsCsv::header(const PredictedRows& rows) const {
   std::string line =
@@ -44,6 +46,7 @@ std::string PredictionsCsv::header(const PredictedRows& rows) const {
     }
   }
   if (column(rows, "target", at::kLong).defined()) line += ",target";
+  if (file_of_) line += ",file";
   return line + '\n';
 }
 
@@ -64,6 +67,7 @@ void PredictionsCsv::add(const PredictedRows& rows) {
       append(text, all.const_data_ptr<float>()[i * all.size(1) + c]);
     }
     if (targets.defined()) text += concat(',', targets.const_data_ptr<int64_t>()[i]);
+    if (file_of_) text += ',' + csv_field(file_of_(rows.first + i));
     text += '\n';
   }
   write_(text);

@@ -3,18 +3,40 @@
 #include <utility>
 #include <vector>
 
+#include "muster/base/error.h"
+#include "muster/base/params.h"
+#include "muster/base/text.h"
 #include "muster/data/transform/transformed.h"
 #include "muster/data/transforms/fit_images.h"
+#include "muster/formats/dataset_spec.h"
 #include "muster/train/classifier/validation_split.h"
 
 namespace muster::train {
+
+namespace {
+
+/// Its files where they lie now.
+Spec found_spec(const std::string& text, const std::filesystem::path& data_dir) {
+  Spec spec = data::parse_dataset_spec(text);
+  if (data_dir.empty()) return spec;
+  formats::look_beside(data_dir, spec.params);
+  const std::string missing = formats::missing_test(spec.params);
+  if (missing.empty()) return spec;
+  throw usage_error({.refused = concat("dataset ", spec.name, " parameter \"test\""),
+                     .rule = concat("the file is there, or beside --data-dir ", data_dir.string()),
+                     .value = missing,
+                     .hint = "say --data again with the same parameters, and test= with the place "
+                             "where it lies now"});
+}
+
+}  // namespace
 
 DatasetPtr open_split(const std::string& spec,
                       const std::filesystem::path& data_dir,
                       data::Split split,
                       const std::string& learned,
                       bool is_other) {
-  const Spec asked = data::parse_dataset_spec(spec);
+  const Spec asked = found_spec(spec, data_dir);
   return data::datasets()
       .at(asked.name)
       .open({.data_dir = data_dir,
@@ -24,10 +46,20 @@ DatasetPtr open_split(const std::string& spec,
              .is_other = is_other});
 }
 
-TrainData open_data(const std::string& spec, const std::filesystem::path& data_dir) {
+TrainData open_data(const std::string& spec,
+                    const std::filesystem::path& data_dir,
+                    const std::string& learned) {
   TrainData data;
-  data.train = open_split(spec, data_dir, data::Split::kTrain);
-  data.test = open_split(spec, data_dir, data::Split::kTest);
+  std::string read_by;
+  if (!learned.empty()) {
+    for (const std::string& file : formats::missing_taught(found_spec(spec, data_dir).params)) {
+      data.remarks.push_back(
+          concat(file, " is gone: what the run learned of it is in its checkpoint"));
+      read_by = learned;
+    }
+  }
+  data.train = open_split(spec, data_dir, data::Split::kTrain, read_by);
+  data.test = open_split(spec, data_dir, data::Split::kTest, read_by);
   return data;
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "muster/data/dataset.h"
 #include "muster/train/classifier/train_plan.h"
@@ -17,18 +18,23 @@ using DatasetPtr = std::shared_ptr<const data::Dataset>;
 struct TrainData {
   DatasetPtr train;  ///< validation samples still inside
   DatasetPtr test;
+  std::vector<std::string> remarks = {};  ///< for people: files that are gone and not needed
 };
 
 /// Opens a split of the dataset of `spec` ("name:key=value"). `learned` and `is_other` as in
-/// data::DatasetRequest. Throws what the dataset throws.
+/// data::DatasetRequest. With `data_dir` files of its parameters are looked for beside it, see
+/// formats::look_beside(). Throws what the dataset throws.
 DatasetPtr open_split(const std::string& spec,
                       const std::filesystem::path& data_dir,
                       data::Split split,
                       const std::string& learned = {},
                       bool is_other = false);
 
-/// Both splits.
-TrainData open_data(const std::string& spec, const std::filesystem::path& data_dir);
+/// Both splits. `learned`: by a run that goes on; where a tokenizer or a list of classes is gone that it
+/// was learned from, samples are read by it, else it is learned anew.
+TrainData open_data(const std::string& spec,
+                    const std::filesystem::path& data_dir,
+                    const std::string& learned = {});
 
 /// Images behind a chain of transforms, in the size and with the channels of the model; other samples
 /// as they are.

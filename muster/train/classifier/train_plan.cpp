@@ -22,6 +22,8 @@ namespace {
 /// Of a checkpoint's plan.
 constexpr const char* kClassNames = "class_names";
 constexpr const char* kLearned = "learned";
+/// Of what is learned: the parameters that it was learned by, of which files may lie elsewhere now.
+constexpr const char* kSaid = "said";
 
 /// Channels, height and width behind a chain.
 std::vector<int64_t> shape_behind(const data::Dataset& dataset, const std::string& chain) {
@@ -106,8 +108,9 @@ void remark_on_sizes(TrainPlan& plan,
                      const data::Dataset& test) {
   const std::vector<int64_t> asked = shape_behind(test, plan.options.eval_transform);
   const models::ImageShape& seen = plan.model_shape;
-  if (trained != std::vector<int64_t>{seen.channels, seen.height, seen.width} || asked == trained)
-    return;
+  // A model that enlarges what it trains on, or repeats channels, does so with images of one size, too.
+  const bool is_fitted = trained != std::vector<int64_t>{seen.channels, seen.height, seen.width};
+  if (asked == trained || (is_fitted && asked[1] > 0)) return;
   const bool can_cut = asked[1] >= trained[1] && asked[2] >= trained[2] && asked[1] > 0;
   const std::string size = trained[1] == trained[2] ? std::to_string(trained[1])
                                                     : concat('[', trained[1], ',', trained[2], ']');
@@ -115,9 +118,10 @@ void remark_on_sizes(TrainPlan& plan,
       "validation and test images are resized from ",
       size_text(asked),
       " to the ",
-      size_text(trained),
-      plan.options.train_transform.empty() ? " that training images have"
-                                           : " that --train-transform leaves",
+      size_text({seen.channels, seen.height, seen.width}),
+      is_fitted                              ? " that the model takes"
+      : plan.options.train_transform.empty() ? " that training images have"
+                                             : " that --train-transform leaves",
       asked[1] == 0 ? "; --eval-transform that makes one size of them, or a size of the data, "
                       "would keep their proportions"
       : can_cut     ? concat("; --eval-transform center_crop:size=", size, " would cut them")
@@ -128,12 +132,13 @@ void remark_on_sizes(TrainPlan& plan,
 void check_has_size(const TrainPlan& plan, const std::vector<int64_t>& seen) {
   if (seen[1] > 0) return;
   const bool is_chained = !plan.options.train_transform.empty();
-  throw usage_error({.refused = concat("--data ", plan.options.data),
-                     .rule = concat("a model sees images of one size, and a folder's may differ",
-                                    is_chained ? " behind --train-transform, too" : ""),
-                     .hint = concat("fit them to one with the parameter size, as in ",
-                                    plan.data_name,
-                                    ":PATH,size=224, or let a step of --train-transform do it")});
+  throw usage_error(
+      {.refused = concat("--data ", said_data(plan.options.data, plan.options.data_dir)),
+       .rule = concat("a model sees images of one size, and a folder's may differ",
+                      is_chained ? " behind --train-transform, too" : ""),
+       .hint = concat("fit them to one with the parameter size, as in ",
+                      plan.data_name,
+                      ":PATH,size=224, or let a step of --train-transform do it")});
 }
 
 void fit_images(TrainPlan& plan, const data::Dataset& train, const data::Dataset& test) {
@@ -272,14 +277,21 @@ void check_class_names(const Json& record, const data::DataSpec& spec, const std
                      .value = list(spec.class_names)});
 }
 
+std::string said_data(const std::string& data, const std::filesystem::path& data_dir) {
+  return data_dir.empty() ? data : concat(data, " --data-dir ", data_dir.string());
+}
+
 std::string learned_before(const Json& record) { return record.value(kLearned, ""); }
 
 void check_learned(const Json& record, const std::string& learned, const std::string& data) {
   const std::string before = learned_before(record);
   if (before.empty() || before == learned) return;
-  const auto [what, then, now] =
-      first_difference(parse_json(before, "the run's record"),
-                       learned.empty() ? Json::object() : parse_json(learned, "the data"));
+  Json was = parse_json(before, "the run's record");
+  Json is = learned.empty() ? Json::object() : parse_json(learned, "the data");
+  was.erase(kSaid);
+  is.erase(kSaid);
+  if (was == is) return;
+  const auto [what, then, now] = first_difference(was, is);
   throw usage_error({.refused = concat("--resume with --data ", data),
                      .rule = concat("the ", what, " is what the run has learned by: ", then),
                      .value = now,

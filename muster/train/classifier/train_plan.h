@@ -46,6 +46,9 @@ void check_weights(const TrainPlan& plan);
 /// number to the model, and another folder in between moves all that follow.
 void check_class_names(const Json& record, const data::DataSpec& spec, const std::string& data);
 
+/// For errors: what is said of the data, where they lie now.
+std::string said_data(const std::string& data, const std::filesystem::path& data_dir);
+
 /// Of a checkpoint's plan: what its training split taught (Dataset::learned()), or "".
 std::string learned_before(const Json& record);
 

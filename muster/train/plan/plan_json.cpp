@@ -1,10 +1,12 @@
 // A plan as JSON, and back as the options of a resumed run.
 #include <algorithm>
 #include <iterator>
+#include <string_view>
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/formats/dataset_spec.h"
 #include "muster/formats/index_list.h"
 #include "muster/train/plan/fit_plan.h"
 
@@ -55,9 +57,32 @@ std::string shown(const auto& value) {
   return text.empty() ? "none" : text;
 }
 
+constexpr std::string_view kData = "data";
+
+/// Whether the run's data are named anew, and by other places alone.
+bool is_moved(std::string_view option, const std::string& before, const std::string& now) {
+  return option == kData && formats::differ_in_places_alone(before, now);
+}
+
+/// Where the run found its data, where a path is said anew and no folder.
+void forget_old_place(const Json& plan,
+                      const std::vector<std::string>& said,
+                      TrainOptions& options) {
+  const auto is_said = [&](std::string_view name) {
+    return std::find(said.begin(), said.end(), name) != said.end();
+  };
+  if (!is_said(kData) || is_said("data_dir") || !plan.contains(kData)) return;
+  const auto path_in = [](const std::string& data) {
+    return formats::parse_dataset_spec(data).params["path"];
+  };
+  const std::string now = path_in(options.data);
+  if (!now.empty() && now != path_in(plan.at(kData).get<std::string>())) options.data_dir.clear();
+}
+
 template <class Options>
 void take_options(const Json& plan, const std::vector<std::string>& said, Options& options) {
   std::vector<std::string> differences;
+  bool is_data_other = false;
   Json defaults;
   const Options none_said;
   visit_options(none_said, [&](const OptionInfo& info, const auto& value) {
@@ -94,8 +119,13 @@ void take_options(const Json& plan, const std::vector<std::string>& said, Option
         differences.push_back(concat(name, " was ", before, ", now ", value));
     } else {
       before = plan.at(name).get<Value>();
-      if (is_said && value != before)
+      if constexpr (std::is_same_v<Value, std::string>) {
+        if (is_said && is_moved(name, before, value)) return;
+      }
+      if (is_said && value != before) {
         differences.push_back(concat(name, " was ", shown(before), ", now ", shown(value)));
+        is_data_other |= name == kData;
+      }
     }
     value = before;
   });
@@ -103,7 +133,10 @@ void take_options(const Json& plan, const std::vector<std::string>& said, Option
     throw usage_error({.refused = "--resume",
                        .rule = "what shapes the numbers stays as it was",
                        .value = join(differences, "; "),
-                       .hint = "leave these flags away, or start a new run"});
+                       .hint = concat("leave these flags away, or start a new run",
+                                      is_data_other ? "; of --data only its files may be said "
+                                                      "anew, where they lie now"
+                                                    : "")});
   }
 }
 
@@ -141,6 +174,7 @@ void take_over(const Json& plan, const std::vector<std::string>& said, TrainOpti
   if (!plan.contains("validation_split"))
     whole["validation_split"] = "tail";  // before there was one
   take_options(whole, said, options);
+  forget_old_place(whole, said, options);
   const auto held_out = plan.find(kHeldOut);
   if (held_out == plan.end() || !held_out->is_string()) return;
   const auto& train = plan.value("train_samples", int64_t{0});

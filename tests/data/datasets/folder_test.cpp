@@ -74,6 +74,35 @@ TEST_F(FolderEntry, TheFolderThatIsNamedBesideAPathTakesItsPlace) {
   EXPECT_EQ(open(Split::kTrain, "path=/elsewhere,size=8")->size(), 8);
 }
 
+TEST_F(FolderEntry, AnotherFolderIsAskedAboutAsAWholeByTheClassesOfTheRun) {
+  put("cat", 10);
+  put("dog", 5);
+  const std::string learned = open(Split::kTrain)->learned();
+  for (const char* name : {"cat", "dog"}) fs::remove_all(root() / name);
+  const auto other = [&] {
+    return datasets().at("folder").open({.data_dir = root(),
+                                         .split = Split::kTest,
+                                         .params = parse_param_values("size=8"),
+                                         .learned = learned,
+                                         .is_other = true});
+  };
+  put("dog", 4);  // and no cat
+  EXPECT_EQ(other()->size(), 4);
+  EXPECT_THAT(other()->spec().class_names, ElementsAre("cat", "dog"));
+  EXPECT_TRUE(other()->targets().equal(torch::ones({4}, torch::kLong)));
+  put("eel", 1);
+  EXPECT_THAT(test::refusal_of(other), HasSubstr("the classes are cat, dog"));
+  for (const char* name : {"dog", "eel"}) fs::remove_all(root() / name);
+  put("", 3);  // images side by side, of which nobody knows the classes
+  EXPECT_EQ(other()->size(), 3);
+  EXPECT_THAT(other()->spec().class_names, ElementsAre("cat", "dog"));
+  EXPECT_FALSE(other()->targets().defined());
+  const std::vector<int64_t> one{2};
+  EXPECT_EQ(other()->get(one).find("target"), nullptr);
+  EXPECT_THAT(refusal("size=8"), HasSubstr("it has a folder for each class"))
+      << "nothing can be learned of them";
+}
+
 TEST_F(FolderEntry, AFractionThatHoldsNothingOutIsRefused) {
   put("cat", 3);
   put("dog", 3);

@@ -10,6 +10,7 @@
 
 #include "muster/data/loader/loader.h"
 #include "muster/data/samplers/random.h"
+#include "muster/data/sets/file_samples.h"
 #include "muster/data/sets/subset_dataset.h"
 #include "muster/data/transform/transformed.h"
 #include "muster/formats/crc32.h"
@@ -224,6 +225,54 @@ TEST_F(ImageFolderTest, TheNextGoodFileStandsInForABadOne) {
   EXPECT_TRUE(batch["data"][5].equal(batch["data"][1]));
   EXPECT_TRUE(batch["data"][0].equal(batch["data"][1]));
   EXPECT_EQ(batch.indices, all_of_folder(images));
+}
+
+TEST_F(ImageFolderTest, FilesThatOthersStandInForAreNamedOnceTheyWereAskedFor) {
+  damage("plum/1.jpg");
+  damage("apple/0.jpg");
+  const ImageFolder images(root(), {.size = 9, .bad_files = BadFiles::kSubstitute});
+  EXPECT_TRUE(images.remarks().empty());
+  images.get(std::vector<int64_t>{0, 1});
+  for (int twice = 0; twice < 2; ++twice) images.get(all_of_folder(images));
+  EXPECT_THAT(images.remarks(),
+              ElementsAre(HasSubstr("could not be decoded, and others stood in for them: "
+                                    "apple/0.jpg, plum/1.jpg")));
+  EXPECT_THAT(images.remarks()[0], HasSubstr("2 of 6 files in " + root().string()));
+}
+
+TEST_F(ImageFolderTest, SamplesAreCalledByTheirFilesWithoutThoseThatOthersStandInFor) {
+  damage("pear/0.jpg");
+  damage("apple/0.jpg");
+  const auto images = std::make_shared<ImageFolder>(
+      root(), ImageFolderOptions{.size = 9, .bad_files = BadFiles::kSubstitute});
+  const auto some = std::make_shared<SubsetDataset>(images, std::vector<int64_t>{5, 2, 1});
+  const ReadableSamples left = without_substitutes(some);
+  ASSERT_EQ(left.samples->size(), 2);
+  EXPECT_TRUE(left.samples->targets().equal(torch::tensor({2, 0})));
+  EXPECT_THAT(left.remarks, ElementsAre(HasSubstr("1 of 3 files of ")));
+  EXPECT_THAT(left.remarks[0], HasSubstr("pear/0.jpg"));
+  const auto name = file_names(left.samples);
+  EXPECT_EQ(name(0), "plum/1.jpg");
+  EXPECT_EQ(name(1), "apple/1.png");
+  const auto bad = std::make_shared<SubsetDataset>(images, std::vector<int64_t>{0, 2});
+  EXPECT_THAT(
+      test::refusal_of([&] { without_substitutes(bad); }, ErrorKind::kEnvironment),
+      HasSubstr("one of its files can be decoded (got none of 2: apple/0.jpg, pear/0.jpg)"));
+  const auto raising = std::make_shared<ImageFolder>(root(), ImageFolderOptions{.size = 9});
+  EXPECT_EQ(without_substitutes(raising).samples, raising) << "their errors come as they are read";
+}
+
+// The samples were listed, and so its absence is no wrong use.
+TEST_F(ImageFolderTest, AFileThatIsGoneIsAnErrorOfTheEnvironment) {
+  const ImageFolder images(root(), {.size = 9});
+  fs::remove(root() / "pear/0.jpg");
+  fs::remove(root() / "pear/1.jpg");
+  fs::create_symlink(root() / "nowhere", root() / "pear/1.jpg");
+  for (const int64_t sample : {2, 3}) {
+    EXPECT_THAT(test::refusal_of([&] { images.get(std::vector<int64_t>{sample}); },
+                                 ErrorKind::kEnvironment),
+                HasSubstr("no such file"));
+  }
 }
 
 TEST_F(ImageFolderTest, AnotherSplitCountsTheClassesOfTheFirst) {

@@ -45,7 +45,9 @@ TEST(DataGuide, ItsCommandsGiveWhatItShows) {
   EXPECT_THAT(commands[3].shown, HasSubstr("test accuracy "));
   constexpr size_t kName = 2;
   EXPECT_EQ(test::column(out[5], kName), test::column(commands[5].shown, kName));
-  EXPECT_THAT(out[5], AllOf(HasSubstr("index,class,name,probability\n0,"), HasSubstr("\n1,")));
+  EXPECT_THAT(out[5], AllOf(HasSubstr("index,class,name,probability,file\n0,"), HasSubstr("\n1,")));
+  constexpr size_t kFile = 4;
+  EXPECT_EQ(test::column(out[5], kFile), test::column(commands[5].shown, kFile));
 }
 
 }  // namespace

@@ -80,6 +80,7 @@ TEST_F(DataPreview, HasHelpWithoutLibTorchAndRefusesWithoutAFile) {
       {{"--data", spec(), "--seed", "-1"}, "--seed: 0 or more (got -1)"},
       {{"--data", spec(), "--split", "val"}, "--split: it is train or test (got val)"},
       {{"--data", spec(), "-o", "sheet.jpg"}, "its name ends in .png (got sheet.jpg)"},
+      {{spec(), "--data", spec()}, "--data: it is given once, with the flag or without"},
       {{"--data", "folder:/nowhere"}, "there is no such folder"}};
   for (const auto& [words, text] : refused) {
     std::vector<std::string> all{"data", "preview", "-o", sheet()};
@@ -90,6 +91,16 @@ TEST_F(DataPreview, HasHelpWithoutLibTorchAndRefusesWithoutAFile) {
     EXPECT_EQ(preview.wait().code, 2) << text << '\n' << preview.err();
     EXPECT_THAT(preview.err(), HasSubstr(text));
     EXPECT_FALSE(fs::exists(sheet()));
+  }
+}
+
+TEST_F(DataPreview, OfNoTransformHasTheImagesAlone) {
+  for (const bool is_said : {false, true}) {
+    std::vector<std::string> words{"data", "preview", spec(), "-o", sheet(), "--count", "2"};
+    if (is_said) words.insert(words.end(), {"--transform", "none"});
+    Launched preview(words);
+    EXPECT_EQ(preview.wait().code, 0) << preview.err();
+    EXPECT_THAT(preview.err(), HasSubstr("sheet.png: 2 samples, 0 epochs each"));
   }
 }
 

@@ -180,6 +180,58 @@ TEST_F(TextCommand, AResumeWithAnotherVocabularyIsRefusedByName) {
   EXPECT_THAT(evaluated.err(), HasSubstr("other content than when the run began"));
 }
 
+// The file of the test samples and the tokenizer lie beside the texts, and move with them.
+TEST_F(TextCommand, ARunGoesOnWhereItsTextsTheirTestAndTheirTokenizerHaveMoved) {
+  const fs::path old = folder_.path() / "old", now = folder_.path() / "now";
+  fs::create_directories(old);
+  fs::rename(at("rows.csv"), old / "rows.csv");
+  put("old/test.csv", "text,label\ngood w1,yes\nbad w2,no\n");
+  put("old/t.json",
+      R"({"model":{"type":"WordPiece","vocab":{"[UNK]":0,"good":1,"bad":2},"unk_token":"[UNK]",)"
+      R"("continuing_subword_prefix":"##","max_input_chars_per_word":100},"pre_tokenizer":{"type":"Whitespace"}})");
+  const std::string more = concat(",test=", at("old/test.csv"), ",tokenizer=", at("old/t.json"));
+  Launched trained({"train",
+                    "--model",
+                    kLstm,
+                    "--data",
+                    "text:" + at("old/rows.csv") + more,
+                    "--batch-size",
+                    "16",
+                    "--epochs",
+                    "4",
+                    "--max-steps",
+                    "4",
+                    "--output",
+                    at("run")});
+  ASSERT_EQ(trained.wait(kTextLimit).code, 0) << trained.err();
+  fs::rename(old, now);
+  const auto goes_on = [&](const char* steps, const Words& flags) {
+    Launched resumed(
+        joined({"train", "--resume", at("run"), "--max-steps", steps, "--workers", "0"}, flags));
+    EXPECT_EQ(resumed.wait(kTextLimit).code, 0) << resumed.err();
+    return resumed.err();
+  };
+  goes_on("5", {"--data-dir", at("now/rows.csv")});
+  Launched evaluated({"evaluate", at("run"), "--data-dir", at("now/rows.csv")});
+  EXPECT_EQ(evaluated.wait(kTextLimit).code, 0) << evaluated.err();
+  EXPECT_THAT(evaluated.err(), HasSubstr("on the 2 test samples"));
+
+  fs::remove(now / "t.json");
+  EXPECT_THAT(goes_on("6", {"--data-dir", at("now/rows.csv")}),
+              HasSubstr("t.json is gone: what the run learned of it is in its checkpoint"));
+
+  fs::rename(now / "test.csv", at("held.csv"));
+  Launched refused({"train", "--resume", at("run"), "--data-dir", at("now/rows.csv")});
+  EXPECT_EQ(refused.wait(kTextLimit).code, 2);
+  EXPECT_THAT(refused.err(), HasSubstr("say --data again with the same parameters, and test="));
+  const std::string said =
+      concat("text:", at("now/rows.csv"), ",test=", at("held.csv"), ",tokenizer=", at("t.json"));
+  goes_on("7", {"--data", said});
+  Launched other({"train", "--resume", at("run"), "--data", said + ",max_length=9"});
+  EXPECT_EQ(other.wait(kTextLimit).code, 2);
+  EXPECT_THAT(other.err(), HasSubstr("of --data only its files may be said anew"));
+}
+
 TEST_F(TextCommand, TwoRanksAndAPipelineTrainToo) {
   Launched two(on_ranks(2, train("two", {"--max-steps", "8"})));
   EXPECT_EQ(two.wait(kTextLimit).code, 0) << two.err();

@@ -75,6 +75,17 @@ TEST_F(LabelledTextsOf, WhatIsNoUtf8OrHasNoClassIsBad) {
   EXPECT_THAT(all, HasSubstr("rows.csv:5 it has 1 field, the header 2"));
 }
 
+TEST_F(LabelledTextsOf, AFolderTakesFilesInAnyCaseAndSaysWhyALinkIsNone) {
+  put("pos/a.TXT", "good");
+  put("neg/a.txt", "bad");
+  std::filesystem::create_symlink(root() / "nowhere", root() / "neg/b.txt");
+  const LabelledTexts texts = read_labelled_texts(root(), {}, {});
+  EXPECT_THAT(texts.texts, ::testing::ElementsAre("bad", "good"));
+  ASSERT_EQ(texts.bad.size(), 1U);
+  EXPECT_EQ(texts.bad[0].why,
+            "it cannot be read: no such file: " + (root() / "neg/b.txt").string());
+}
+
 TEST_F(LabelledTextsOf, AFolderHasAFileForEachSample) {
   put("pos/b.txt", "good");
   put("neg/a.txt", "bad");

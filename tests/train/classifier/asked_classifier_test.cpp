@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "muster/base/text.h"
 #include "muster/train/checkpoints/saved_weights.h"
 #include "muster/train/classifier/predictions_csv.h"
 
@@ -122,6 +123,23 @@ TEST(PredictionsCsv, QuotesNamesAndHasTheColumnsThatThereAre) {
             "index,class,name,probability,\"probability_a,b\",\"probability_say \"\"c\"\"\"\n"
             "0,1,\"say \"\"c\"\"\",0.7,0.3,0.7\n"
             "1,1,\"say \"\"c\"\"\",0.7,0.3,0.7\n");
+}
+
+TEST(PredictionsCsv, NamesTheFilesOfSamplesThatAreFiles) {
+  std::string text;
+  train::PredictionsCsv csv(
+      {},
+      false,
+      [&](std::string_view more) { text += more; },
+      [](int64_t index) { return concat("a,", index, ".jpg"); });
+  csv.add({.first = 3,
+           .columns = {{"class", torch::tensor({1, 0}, torch::kLong)},
+                       {"probability", torch::tensor({0.75F, 0.5F})},
+                       {"target", torch::tensor({1, 1}, torch::kLong)}}});
+  EXPECT_EQ(text,
+            "index,class,probability,target,file\n"
+            "3,1,0.75,1,\"a,3.jpg\"\n"
+            "4,0,0.5,1,\"a,4.jpg\"\n");
 }
 
 }  // namespace

@@ -89,6 +89,38 @@ TEST_F(ImageFolderRun, IsEvaluatedWithoutAnAlarm) {
   }
 }
 
+// What a file's stand-in is taken for is nothing to say of the file.
+TEST_F(ImageFolderRun, IsAskedAboutNoStandInsAndCallsSamplesByTheirFiles) {
+  train::TrainOptions one = options(",size=12,bad_files=substitute");
+  one.epochs = 1;
+  test::run(one, 1, output_.path());
+  const auto names = [&](const std::string& data, std::vector<std::string>& notes) {
+    std::vector<std::string> files;
+    testing::run_ranks(1, [&](const distributed::ProcessGroup& group) {
+      const auto asked =
+          train::ask_classifier({.run = output_.path(), .data = data}, {.cores = 2}, group);
+      notes = asked.notes;
+      for (int64_t i = 0; i < asked.samples->size(); ++i) files.push_back(asked.file_of(i));
+    });
+    return files;
+  };
+  std::vector<std::string> notes;
+  const std::vector<std::string> all = names("", notes);
+  ASSERT_EQ(all.size(), 12U) << "a fifth of 60";
+  EXPECT_THAT(notes, ::testing::IsEmpty());
+  fs::resize_file(images_.path() / all[3], 200);
+  std::vector<std::string> left = all;
+  left.erase(left.begin() + 3);
+  EXPECT_EQ(names("", notes), left);
+  EXPECT_THAT(notes, Contains(HasSubstr("1 of 12 files of ")));
+  EXPECT_THAT(notes, Contains(HasSubstr(all[3])));
+  fs::rename(images_.path(), images_.path().string() + ".moved");  // other data: all of it
+  EXPECT_EQ(
+      names("folder:" + images_.path().string() + ".moved,size=12,bad_files=skip", notes).size(),
+      59U);
+  fs::rename(images_.path().string() + ".moved", images_.path());
+}
+
 TEST_F(ImageFolderRun, OfOtherClassesIsRefusedByTheirNames) {
   train::TrainOptions one = options(",size=12");
   one.epochs = 1;
@@ -113,6 +145,25 @@ TEST_F(ImageFolderRun, AStepOfTheChainMayMakeTheSize) {
               HasSubstr("3 x any size, seen by the model as 3 x 12 x 10"));
   const test::Ran ran = test::run(chained, 1, output_.path());
   EXPECT_GT(ran.result.test.metrics["accuracy"], 0.9);
+}
+
+TEST_F(ImageFolderRun, ThatEvaluationSqueezesImagesIsSaidWhateverLeavesThemOfUnlikeSizes) {
+  train::TrainOptions chained = options("");
+  chained.train_transform = "random_resized_crop:size=16|random_horizontal_flip";
+  for (const char* chain : {"", "resize:size=18"}) {
+    chained.eval_transform = chain;
+    EXPECT_THAT(plan(chained).remarks,
+                Contains(HasSubstr("validation and test images are resized from 3 x any size to "
+                                   "the 3 x 16 x 16 that --train-transform leaves")))
+        << chain;
+  }
+  train::TrainOptions enlarged = chained;
+  enlarged.model = "lenet";  // takes no less than 16
+  enlarged.train_transform = "random_resized_crop:size=12";
+  EXPECT_THAT(plan(enlarged).remarks,
+              Contains(HasSubstr("from 3 x any size to the 3 x 16 x 16 that the model takes")));
+  chained.eval_transform = "resize:size=18|center_crop:size=16";
+  EXPECT_THAT(plan(chained).remarks, Each(Not(HasSubstr("are resized from"))));
 }
 
 TEST_F(ImageFolderRun, ImagesOfUnlikeSizesAreRefusedWhereNothingMakesOneOfThem) {
