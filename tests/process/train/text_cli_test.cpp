@@ -187,7 +187,8 @@ TEST_F(TextCommand, ARunGoesOnWhereItsTextsTheirTestAndTheirTokenizerHaveMoved) 
   fs::rename(at("rows.csv"), old / "rows.csv");
   put("old/test.csv", "text,label\ngood w1,yes\nbad w2,no\n");
   put("old/t.json",
-      R"({"model":{"type":"WordPiece","vocab":{"[UNK]":0,"good":1,"bad":2},"unk_token":"[UNK]",)"
+      R"({"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,)"
+      R"("post_processor":null,"decoder":null,"model":{"type":"WordPiece","vocab":{"[UNK]":0,"good":1,"bad":2},"unk_token":"[UNK]",)"
       R"("continuing_subword_prefix":"##","max_input_chars_per_word":100},"pre_tokenizer":{"type":"Whitespace"}})");
   const std::string more = concat(",test=", at("old/test.csv"), ",tokenizer=", at("old/t.json"));
   Launched trained({"train",
