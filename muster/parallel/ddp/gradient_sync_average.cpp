@@ -55,12 +55,7 @@ void GradientSync::average_by_hook() {
     buffer.copy_(hook_->averaged_gradient(reduction->value()).view_as(buffer));
     for (size_t i = 0; i < parameters.size(); ++i) {
       if (used.data_ptr<int>()[place.at(parameters[i].unsafeGetTensorImpl())] == 0) continue;
-      at::Tensor& gradient = parameters[i].mutable_grad();
-      if (gradient.defined()) {
-        gradient.copy_(gradients[i]);
-      } else {
-        gradient = gradients[i].clone();
-      }
+      store_gradient(parameters[i], gradients[i]);
     }
   }
 }

@@ -15,6 +15,15 @@
 
 namespace muster::parallel {
 
+void store_gradient(const at::Tensor& parameter, const at::Tensor& values) {
+  at::Tensor& gradient = parameter.mutable_grad();
+  if (gradient.defined()) {
+    gradient.copy_(values);
+  } else {
+    gradient = values.clone();
+  }
+}
+
 GradientMean::GradientMean(const std::vector<at::Tensor>& parameters,
                            int ranks,
                            bool with_gradients) {
@@ -63,12 +72,7 @@ void GradientMean::store() {
       const at::Tensor mean = sum.flat.narrow(0, from, parameter.numel()).view_as(parameter);
       from += parameter.numel();
       if (marks[i].item<double>() == 0) continue;  // nobody has one
-      at::Tensor& gradient = parameter.mutable_grad();
-      if (gradient.defined()) {
-        gradient.copy_(mean);
-      } else {
-        gradient = mean.clone();
-      }
+      store_gradient(parameter, mean);
     }
   }
 }

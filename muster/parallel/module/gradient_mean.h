@@ -16,6 +16,9 @@ namespace muster::parallel {
 // that says who has one. Each rank's part is divided by the number of ranks before the sum, as DDP
 // does, so that a sum of halves does not overflow.
 
+/// The values become the parameter's grad(), in the tensor that is there, or in one of their own.
+void store_gradient(const at::Tensor& parameter, const at::Tensor& values);
+
 /// One such average. One thread.
 class GradientMean {
  public:

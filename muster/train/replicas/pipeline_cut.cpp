@@ -107,10 +107,11 @@ void require_units(const std::vector<Block>& blocks,
                                     "fewer ranks, or several pipelines: pipeline:ranks=N")});
 }
 
-/// Of those that the options leave to choose from.
+/// Of those that the options leave to choose from: what is taken where none is said has one a rank.
 const pipeline::ScheduleEntry& schedule_with_fewest_stages(const PipelineStrategyOptions& options) {
   const bool is_open = options.schedule == kMeasured;
-  return pipeline::schedules().at(is_open ? "1f1b" : parse_spec(options.schedule).name);
+  return pipeline::schedules().at(
+      parse_spec(is_open ? PipelineStrategyOptions().schedule : options.schedule).name);
 }
 
 /// The options with what a run before has chosen, where they leave it open; but for its cut, "auto"
