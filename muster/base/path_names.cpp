@@ -20,6 +20,10 @@ std::string beginning_of(std::string_view name) {
 
 }  // namespace
 
+std::filesystem::path without_slash(const std::filesystem::path& path) {
+  return path.has_filename() ? path : path.parent_path();
+}
+
 void require_nameable(const std::filesystem::path& path, std::string_view whose) {
   constexpr const char* kHint = "choose a shorter one";
   for (const std::filesystem::path& part : path) {

@@ -16,6 +16,9 @@ inline constexpr size_t kLongestName = 255, kLongestPath = 4095;
 /// `whose`: who gave it, "--output". Pure.
 void require_nameable(const std::filesystem::path& path, std::string_view whose);
 
+/// "a/b/" as "a/b", whose last name is a name. Pure.
+std::filesystem::path without_slash(const std::filesystem::path& path);
+
 /// As make_writable_folder (file.h), but a folder that was not there is gone again.
 void require_writable_folder(const std::filesystem::path& folder, std::string_view what);
 

@@ -4,6 +4,7 @@
 #include <system_error>
 #include <utility>
 
+#include "muster/base/path_names.h"
 #include "muster/base/text.h"
 
 namespace muster::formats {
@@ -63,11 +64,6 @@ bool is_there(const fs::path& path) {
     if (at->path().filename().string().starts_with(begin)) return true;
   }
   return false;
-}
-
-/// "a/b/" as "a/b".
-fs::path without_slash(const fs::path& path) {
-  return path.has_filename() ? path : path.parent_path();
 }
 
 /// Where a file may lie that lay below or beside `before`, which is `now`.

@@ -7,6 +7,7 @@
 #include "muster/base/error.h"
 #include "muster/base/file.h"
 #include "muster/base/text.h"
+#include "muster/formats/data_params.h"
 
 namespace muster::formats {
 namespace {
@@ -127,15 +128,9 @@ std::vector<std::string> skipped_remark(std::span<const BadRow> bad,
 }
 
 void check_row_params(std::string_view owner, const std::string& bad_rows, double test_fraction) {
-  const auto refuse = [&](const char* name, const char* rule, std::string value) {
-    throw usage_error({.refused = concat(owner, " parameter \"", name, '"'),
-                       .rule = rule,
-                       .value = std::move(value)});
-  };
   if (bad_rows != "raise" && bad_rows != "skip")
-    refuse("bad_rows", "raise or skip", '"' + bad_rows + '"');
-  if (!(test_fraction > 0 && test_fraction < 1))
-    refuse("test_fraction", "above 0, below 1", shortest(test_fraction));
+    refuse_data_param(owner, "bad_rows", "raise or skip", '"' + bad_rows + '"');
+  check_test_fraction(owner, test_fraction);
 }
 
 }  // namespace muster::formats

@@ -40,6 +40,8 @@ size_t end_of_ascii(std::string_view text, size_t at) {
 
 }  // namespace
 
+size_t ascii_prefix(std::string_view text) { return end_of_ascii(text, 0); }
+
 size_t valid_utf8_prefix(std::string_view text) {
   size_t at = end_of_ascii(text, 0);
   while (at < text.size()) {

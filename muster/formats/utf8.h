@@ -7,6 +7,9 @@
 
 namespace muster::formats {
 
+/// How many bytes from the start are below 0x80.
+size_t ascii_prefix(std::string_view text);
+
 /// How many bytes from the start are valid: text.size() if all are. Surrogates, overlong forms and
 /// what is above U+10FFFF are not. Source: Unicode 15.0, table 3-7.
 size_t valid_utf8_prefix(std::string_view text);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <set>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -233,8 +235,9 @@ ClassFolders list_class_folders(const fs::path& root, ClassFiles kind) {
 }
 
 void require_known_classes(const ClassFolders& files, const std::vector<std::string>& classes) {
+  const std::set<std::string_view> known(classes.begin(), classes.end());
   for (const std::string& name : files.classes) {
-    if (std::ranges::find(classes, name) != classes.end()) continue;
+    if (known.contains(name)) continue;
     throw usage_error({.refused = concat("folder ", (files.root / name).string()),
                        .rule = concat("the classes are ", join(classes, ", ")),
                        .hint = suggestion(name, classes)});

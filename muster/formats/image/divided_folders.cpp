@@ -20,6 +20,7 @@
 #include "muster/base/digest.h"
 #include "muster/base/error.h"
 #include "muster/base/file.h"
+#include "muster/base/path_names.h"
 #include "muster/base/philox.h"
 #include "muster/base/text.h"
 
@@ -86,11 +87,6 @@ std::vector<size_t> drawn_order(size_t count, uint64_t seed, const std::string& 
                            .rule = "it can be written",
                            .value = errno_text(why),
                            .hint = std::move(hint)});
-}
-
-/// "out" for "out/".
-fs::path without_slash(const fs::path& said) {
-  return said.has_filename() ? said : said.parent_path();
 }
 
 fs::path folder_around(const fs::path& target) {

@@ -1,19 +1,13 @@
 #include "muster/formats/tar/tar_data.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/formats/data_params.h"
 
 namespace muster::formats {
 namespace {
-
-[[noreturn]] void refuse_tar_param(const char* name, std::string rule, std::string value) {
-  throw usage_error({.refused = concat(kTarDataOwner, " parameter \"", name, '"'),
-                     .rule = std::move(rule),
-                     .value = std::move(value)});
-}
 
 void check_tar_path(const std::string& path) {
   if (path.empty()) {
@@ -22,11 +16,7 @@ void check_tar_path(const std::string& path) {
                        .value = "none",
                        .hint = "name them: 'tar:DIR/train-{000..127}.tar', or --data-dir PATTERN"});
   }
-  if (path.starts_with("~/")) {
-    throw usage_error({.refused = concat("tar shards ", path),
-                       .rule = "a shell makes a path of ~ at the start of a word alone",
-                       .hint = concat("write tar:$HOME", path.substr(1))});
-  }
+  refuse_home_sign("tar shards", "tar", path);
 }
 
 void refuse_first_bad(const TarIndex& index) {
@@ -55,13 +45,9 @@ TarDataOptions tar_data_options(const ParamValues& values, const std::filesystem
   auto options = resolve_params<TarDataOptions>(kTarDataParams, values, kTarDataOwner);
   if (!data_dir.empty()) options.path = data_dir.string();
   check_tar_path(options.path);
-  if (options.bad_files != "raise" && options.bad_files != "skip" &&
-      options.bad_files != "substitute")
-    refuse_tar_param("bad_files", "raise, skip or substitute", '"' + options.bad_files + '"');
-  if (options.normalize != "imagenet" && options.normalize != "none")
-    refuse_tar_param("normalize", "imagenet or none", '"' + options.normalize + '"');
-  if (!(options.test_fraction > 0 && options.test_fraction < 1))
-    refuse_tar_param("test_fraction", "above 0, below 1", shortest(options.test_fraction));
+  check_bad_files(kTarDataOwner, options.bad_files);
+  check_normalize(kTarDataOwner, options.normalize);
+  check_test_fraction(kTarDataOwner, options.test_fraction);
   return options;
 }
 

@@ -1,17 +1,18 @@
 #include "muster/text/corpus/text_data.h"
 
+#include <utility>
+
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/formats/data_params.h"
 
 namespace muster::text {
 
 TextDataOptions text_data_options(const ParamValues& params,
                                   const std::filesystem::path& data_dir) {
   auto options = resolve_params<TextDataOptions>(kTextDataParams, params, kTextDataOwner);
-  const auto refuse = [](const char* name, const char* rule, const std::string& value) {
-    throw usage_error({.refused = concat(kTextDataOwner, " parameter \"", name, '"'),
-                       .rule = rule,
-                       .value = value});
+  const auto refuse = [](const char* name, const char* rule, std::string value) {
+    formats::refuse_data_param(kTextDataOwner, name, rule, std::move(value));
   };
   formats::check_row_params(kTextDataOwner, options.bad_rows, options.test_fraction);
   if (options.min_freq < 1) refuse("min_freq", "at least 1", std::to_string(options.min_freq));
@@ -26,11 +27,7 @@ TextDataOptions text_data_options(const ParamValues& params,
                        .value = "none",
                        .hint = "name it: text:FILE, or --data-dir PATH"});
   }
-  if (options.path.starts_with("~/")) {
-    throw usage_error({.refused = concat("texts ", options.path),
-                       .rule = "a shell makes a path of ~ at the start of a word alone",
-                       .hint = concat("write text:$HOME", options.path.substr(1))});
-  }
+  formats::refuse_home_sign("texts", "text", options.path);
   return options;
 }
 

@@ -1,11 +1,9 @@
 #include "muster/text/unicode/utf8.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
-#include "muster/formats/utf8.h"
 
 namespace muster::text {
 
@@ -22,19 +20,6 @@ void append_utf8(std::string& out, char32_t c) {
     put(0xF0 | c >> 18), tail(12), tail(6), tail(0);
   }
 }
-
-size_t ascii_prefix(std::string_view text) {
-  size_t at = 0;
-  for (; at + 8 <= text.size(); at += 8) {
-    uint64_t word = 0;
-    std::memcpy(&word, text.data() + at, 8);
-    if ((word & 0x8080808080808080U) != 0) break;
-  }
-  while (at < text.size() && static_cast<uint8_t>(text[at]) < 0x80) ++at;
-  return at;
-}
-
-size_t valid_utf8_prefix(std::string_view text) { return formats::valid_utf8_prefix(text); }
 
 void check_utf8(std::string_view text, std::string_view what) {
   const size_t valid = valid_utf8_prefix(text);

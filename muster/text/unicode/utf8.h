@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "muster/formats/utf8.h"
+
 namespace muster::text {
 
 struct CodePoint {
@@ -40,12 +42,8 @@ inline uint32_t utf8_bytes(char32_t c) {
 
 void append_utf8(std::string& out, char32_t c);
 
-/// How many bytes from the start are below 0x80.
-size_t ascii_prefix(std::string_view text);
-
-/// How many bytes from the start are valid: text.size() if all are. Surrogates, overlong forms and
-/// what is above U+10FFFF are not. Source: Unicode 15.0, table 3-7.
-size_t valid_utf8_prefix(std::string_view text);
+using formats::ascii_prefix;
+using formats::valid_utf8_prefix;
 
 /// Throws a usage error that names `what` and the first byte that is not UTF-8.
 void check_utf8(std::string_view text, std::string_view what);

@@ -1,0 +1,25 @@
+// What is wrong with what a user says of data, wherever they lie. Torch-free.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace muster::formats {
+
+/// Throws a usage error of a parameter of `owner`, "dataset folder".
+[[noreturn]] void refuse_data_param(std::string_view owner,
+                                    std::string_view name,
+                                    std::string rule,
+                                    std::string value);
+
+// Each throws it for a value without sense.
+
+void check_bad_files(std::string_view owner, const std::string& text);
+void check_normalize(std::string_view owner, const std::string& text);
+void check_test_fraction(std::string_view owner, double share);
+
+/// Throws a usage error for a path that begins with ~/, which no shell has made one of. `what`: "tar
+/// shards"; `scheme`: "tar", as in tar:PATH.
+void refuse_home_sign(std::string_view what, std::string_view scheme, const std::string& path);
+
+}  // namespace muster::formats
