@@ -2,13 +2,13 @@
 # Brings a fresh Debian 12 to the point where Muster builds: Debian packages (only the missing ones), the LibTorch
 # wheel unpacked into .deps/ of this checkout, and no more. Safe to run again, and from two checkouts at once.
 #   scripts/setup.sh            what `make build` needs
-#   scripts/setup.sh compat | tidy | package | clang   and also the oldest LibTorch, clang-tidy, what CPack calls, or clang with
-#                                                      its sanitizers and libFuzzer
+#   scripts/setup.sh compat | tidy | package | clang   and also the oldest LibTorch, clang-tidy, what CPack calls, or clang's
+#                                                      sanitizers and libFuzzer
 #   MUSTER_TORCH_DIR=/path      use that LibTorch instead of the wheel (a folder with include/ and lib/)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-packages=(cmake ninja-build ccache unzip g++ python3-pip libcli11-dev nlohmann-json3-dev libgtest-dev libgmock-dev zlib1g-dev libdeflate-dev
+packages=(cmake ninja-build ccache unzip g++ clang-14 python3-pip libcli11-dev nlohmann-json3-dev libgtest-dev libgmock-dev zlib1g-dev libdeflate-dev
           libprotobuf-dev protobuf-compiler libpng-dev libjpeg62-turbo-dev libcairo2-dev libncurses-dev libtomlplusplus-dev libsqlite3-dev libyaml-cpp-dev libeigen3-dev libnlopt-dev libutf8proc-dev libpcre2-dev libgloo-dev dataset-fashion-mnist clang-format valgrind)
 torch_version=2.15.0  # and
 oldest_torch=2.11.0   # are pinned in fetch_libtorch.sh
@@ -52,7 +52,7 @@ case ${1:-} in
   compat|'') ;;
   tidy) packages+=(clang-19 clang-tidy-19 libomp-19-dev) ;;  # clang for precompiled headers; a benchmark includes omp.h
   package) packages+=(dpkg-dev file fakeroot) ;;
-  clang) packages+=(clang-14 libclang-rt-14-dev llvm-14) ;;  # 310 MB; llvm-14 names functions in the sanitizers' reports
+  clang) packages+=(libclang-rt-14-dev llvm-14) ;;  # llvm-14 names functions in the sanitizers' reports
   *) die "setup.sh $1: no such set" "compat, tidy, package, clang, or nothing" ;;
 esac
 install_packages
