@@ -7,7 +7,6 @@
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
-#include "muster/data/sets/subset_dataset.h"
 #include "muster/tensor/device/generators.h"
 #include "muster/tensor/device/math_modes.h"
 #include "muster/train/checkpoints/model_state.h"
@@ -34,15 +33,6 @@ void remark_shared_generator(const FitPlan& plan, RunLog& log) {
     log.note(
         "the task's module draws from torch's default generator, which ranks that are threads "
         "share: what it draws differs from run to run (see Task::set_generator)");
-}
-
-/// The split, or the samples of its first batches; -1: all.
-std::shared_ptr<const data::Dataset> first_batches(
-    const std::shared_ptr<const data::Dataset>& split, const FitPlan& plan, int64_t batches) {
-  if (!split) return split;
-  const int64_t samples = limited_samples(split->size(), batches, plan.options.batch_size);
-  if (samples == split->size()) return split;
-  return std::make_shared<data::SubsetDataset>(split, 0, samples);
 }
 
 /// What to do when memory runs out before the first step. Where units are placed one by one, steps
@@ -110,6 +100,7 @@ void Trainer::open_folder() {
     mine_ = open_run_folder(plan_, output_, resume_, owned_, log_);
     folder_ = owned_ != nullptr ? owned_ : mine_.get();
     log_.open(resume_ != nullptr ? resume_->position.step : -1, *metrics_);
+    log_.count_before(before_s_);
     if (callbacks_.folder_ready) callbacks_.folder_ready();
     writer_.emplace(output_, plan_.options.keep_checkpoints);
   });
@@ -265,14 +256,31 @@ std::shared_ptr<void> Trainer::turn_of(size_t part) {
   return {this, [set, part](void*) { set(part, true); }};
 }
 
-bool Trainer::finished() const {
+/// All epochs or steps that there are to be.
+bool Trainer::is_complete() const {
   const int64_t max_steps = plan_.options.max_steps;
-  return position_.epoch >= plan_.options.epochs || stops_early() ||
-         (max_steps > 0 && position_.step >= max_steps);
+  return position_.epoch >= plan_.options.epochs || (max_steps > 0 && position_.step >= max_steps);
+}
+
+bool Trainer::finished() const {
+  return is_complete() || stops_early() || (time_is_over_ && is_past_minimum());
+}
+
+// Note [Time limit]
+// As that of Lightning's Timer, it is of the whole run: a checkpoint has the seconds that were worked
+// on it, and a run that goes on counts on from there. Rank 0's clock counts for all. It is looked at
+// in each step, and the answer travels with the step's report: so all ranks end after the same step,
+// on a device one step later, and none by a clock of its own. The run ends as one that --max-steps
+// ends, inside an epoch or not: saved, tested, exit code 0.
+bool Trainer::passes_time_limit() const {
+  const double limit = plan_.options.max_time;
+  return limit > 0 && group_.rank() == 0 && log_.seconds() >= limit;
 }
 
 FitResult Trainer::run() {
+  try_validation();
   open_folder();
+  if (plan_.options.max_time > 0) time_is_over_ = from_first_rank(group_, passes_time_limit());
   FitResult result;
   while (!finished()) {
     if (train_epoch() == Step::kStopped) {
@@ -282,6 +290,7 @@ FitResult Trainer::run() {
   }
   if (stops_early()) log_.note(early_stop_line(plan_, best_, best_step_));
   hear_all();
+  if (time_is_over_ && !is_complete()) log_.note(time_limit_line(plan_, position_));
   if (!result.interrupted) {
     tell_end_inside_epoch();
     end_inside_epoch();

@@ -34,6 +34,7 @@ FitPlan probe_plan(const FitPlan& plan, int64_t samples) {
   FitOptions& options = probe.options;
   options.lr.search.clear();
   options.val_check_interval = options.checkpoint_every = options.patience = 0;
+  options.max_time = 0;
   options.tensorboard = "off";
   options.test_weights = "last";
   options.log_every = std::numeric_limits<int64_t>::max();

@@ -28,7 +28,7 @@ FitPlan search_plan(const FitPlan& plan) {
   FitPlan search = plan;
   FitOptions& options = search.options;
   options.val_check_interval = options.checkpoint_every = options.patience = 0;
-  options.ema_decay = 0;
+  options.ema_decay = options.max_time = 0;
   options.tensorboard = "off";
   options.log_every = std::numeric_limits<int64_t>::max();
   return search;

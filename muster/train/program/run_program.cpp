@@ -28,6 +28,7 @@
 #include "muster/train/loop/memory_estimate.h"
 #include "muster/train/loop/start_checks.h"
 #include "muster/train/loop/step_timeline.h"
+#include "muster/train/plan/option_infos.h"
 #include "muster/train/plan/placement.h"
 #include "muster/train/program/as_rank.h"
 #include "muster/train/program/run_status.h"
