@@ -45,42 +45,39 @@ std::string_view start_hint(const FitPlan& plan) {
 
 namespace detail {
 
-Trainer::Trainer(const TaskMaker& make_task,
-                 const FitData& data,
-                 const FitPlan& plan,
-                 const distributed::ProcessGroup& group,
-                 const std::filesystem::path& output,
-                 const std::optional<Checkpoint>& resume,
-                 const FitCallbacks& callbacks,
-                 RunFolder* owned)
-    : plan_(plan),
-      device_(device_of_rank(plan, group.rank())),
+Trainer::Trainer(const FitRequest& run, const distributed::ProcessGroup& group)
+    : plan_(run.plan),
+      device_(device_of_rank(plan_, group.rank())),
       group_(group),
-      output_(output),
-      hooks_(callbacks, group, position_),
+      output_(run.output),
+      hooks_(run.callbacks, group, position_),
       callbacks_(hooks_.callbacks()),
-      owned_(owned),
-      resume_(resume ? &*resume : nullptr),
-      data_({.train = data.train,
-             .validation = first_batches(data.validation, plan, plan.options.limit_val_batches),
-             .test = first_batches(data.test, plan, plan.options.limit_test_batches)}),
-      best_({.patience = plan.options.patience,
-             .min_delta = plan.options.min_delta,
-             .wants_less = plan.monitor_falls}),
-      log_(plan, output, group.rank() == 0, callbacks_),
-      divergence_(plan, group, log_, callbacks_),
+      owned_(run.owned),
+      resume_(run.resume ? &*run.resume : nullptr),
+      data_(
+          {.train = run.data.train,
+           .validation = first_batches(run.data.validation, plan_, plan_.options.limit_val_batches),
+           .test = first_batches(run.data.test, plan_, plan_.options.limit_test_batches)}),
+      best_({.patience = plan_.options.patience,
+             .min_delta = plan_.options.min_delta,
+             .wants_less = plan_.monitor_falls}),
+      log_(plan_, run.output, group.rank() == 0, callbacks_),
+      divergence_(plan_, group, log_, callbacks_),
       timeline_(
-          callbacks.trace, group, [this](const std::string& line) { log_.note(line); }, device_) {
+          run.callbacks.trace,
+          group,
+          [this](const std::string& line) { log_.note(line); },
+          device_) {
   batches_.trace(timeline_.device_spans(), [this] { timeline_.batch_arrived(); });
-  begin_on_rank(plan, group, resume);
-  this->make_task(make_task);
-  schedule_ = optim::make_schedule(plan.options.lr_schedule, schedule_context(plan, *metrics_));
-  if (resume) {
-    check_task(*task_, *resume);  // first: another task has other data, too
-    check_same_data(plan, *resume);
+  begin_on_rank(plan_, group, run.resume);
+  this->make_task(run.task);
+  schedule_ = optim::make_schedule(plan_.options.lr_schedule, schedule_context(plan_, *metrics_));
+  if (resume_ != nullptr) {
+    check_task(*task_, *resume_);  // first: another task has other data, too
+    check_same_data(plan_, *resume_);
   }
   data_.train = as_task_takes(*task_, data_.train);
-  loader_ = make_loader(plan, data_.train, group);
+  loader_ = make_loader(plan_, data_.train, group);
   check_batches_on_ranks(*data_.train, group);
   divergence_.begin(module());
   make_guard();
@@ -88,9 +85,9 @@ Trainer::Trainer(const TaskMaker& make_task,
   make_checkpoints();
   measure_budget();
   make_average();
-  if (resume) {
+  if (resume_ != nullptr) {
     rehearse();
-    restore(*resume);
+    restore(*resume_);
   }
 }
 
@@ -316,67 +313,78 @@ FitResult Trainer::run() {
 
 }  // namespace detail
 
-FitResult fit(const TaskMaker& make_task,
-              const FitData& data,
-              const FitPlan& plan,
-              const distributed::ProcessGroup& group,
-              const std::filesystem::path& output,
-              const std::optional<Checkpoint>& resume,
-              const FitCallbacks& callbacks,
-              RunFolder* owned) {
+namespace {
+
+FitRequest with_plan(const FitRequest& run, const FitPlan& plan) {
+  FitRequest out = run;
+  out.plan = plan;
+  return out;
+}
+
+/// The run itself, of which nothing is to be searched for any more.
+FitResult fit_found(const FitRequest& run, const distributed::ProcessGroup& group) {
+  std::optional<detail::Trainer> trainer;
+  try {
+    trainer.emplace(run, group);
+    return trainer->run();
+  } catch (...) {
+    const c10::Device device = device_of_rank(run.plan, group.rank());
+    const std::string why = memory_report(
+        {.device = device,
+         .folder = run.output,
+         .rank = group.rank(),
+         .world_size = group.world_size(),
+         .owned = trainer ? trainer->owned_memory() : std::vector<memory::OwnedTensor>()});
+    rethrow_in_memory_words(device,
+                            !trainer                ? "at the start"
+                            : trainer->steps() == 0 ? "in the first step"
+                                                    : concat("after step ", trainer->steps()),
+                            concat(trainer ? trainer->memory_hint() : start_hint(run.plan), why));
+  }
+}
+
+/// A run that goes on keeps the rate that its start has found.
+FitResult fit_with_kept_rate(const FitRequest& run, const distributed::ProcessGroup& group) {
+  const FitPlan kept = with_lr_of(run.plan, *run.resume);
+  on_first_rank(group, [&] {
+    if (run.callbacks.note)
+      run.callbacks.note(concat("--lr ",
+                                run.plan.options.lr.search,
+                                ": a run that goes on keeps its rate, ",
+                                shortest(kept.lr),
+                                ", unless --lr gives it a number"));
+  });
+  return fit_found(with_plan(run, kept), group);
+}
+
+}  // namespace
+
+FitResult fit(const FitRequest& run, const distributed::ProcessGroup& group) {
   const memory::OomWatch watch;
+  const FitPlan& plan = run.plan;
   const tensor::MathModesGuard modes(math_modes_of(plan.options));
+  const c10::Device device = device_of_rank(plan, group.rank());
   if (!plan.options.batch_size.search.empty()) {
-    if (resume && resume->global_batch > 0) {  // a run goes on with the size that it has found
-      const FitPlan kept = with_batch_size(plan, resume->global_batch);
-      return fit(make_task, data, kept, group, output, resume, callbacks, owned);
-    }
-    const std::optional<FitPlan> found = with_memory_words(
-        device_of_rank(plan, group.rank()), "in the search for a batch size", kSmallerWeights, [&] {
-          return find_batch(make_task, data, plan, group, callbacks);
+    // A run goes on with the size that it has found.
+    if (run.resume && run.resume->global_batch > 0)
+      return fit(with_plan(run, with_batch_size(plan, run.resume->global_batch)), group);
+    const std::optional<FitPlan> found =
+        with_memory_words(device, "in the search for a batch size", kSmallerWeights, [&] {
+          return find_batch(run, group);
         });
     if (!found) return {.interrupted = true};
-    return fit(make_task, data, *found, group, output, resume, callbacks, owned);
+    return fit(with_plan(run, *found), group);
   }
-  const auto run = [&](const FitPlan& resolved, const FitCallbacks& calls) {
-    std::optional<detail::Trainer> trainer;
-    try {
-      trainer.emplace(make_task, data, resolved, group, output, resume, calls, owned);
-      return trainer->run();
-    } catch (...) {
-      const c10::Device device = device_of_rank(plan, group.rank());
-      const std::string why = memory_report(
-          {.device = device,
-           .folder = output,
-           .rank = group.rank(),
-           .world_size = group.world_size(),
-           .owned = trainer ? trainer->owned_memory() : std::vector<memory::OwnedTensor>()});
-      rethrow_in_memory_words(device,
-                              !trainer                ? "at the start"
-                              : trainer->steps() == 0 ? "in the first step"
-                                                      : concat("after step ", trainer->steps()),
-                              concat(trainer ? trainer->memory_hint() : start_hint(resolved), why));
-    }
-  };
-  if (plan.options.lr.search.empty()) return run(plan, callbacks);
-  if (resume) {
-    const FitPlan kept = with_lr_of(plan, *resume);
-    on_first_rank(group, [&] {
-      if (callbacks.note)
-        callbacks.note(concat("--lr ",
-                              plan.options.lr.search,
-                              ": a run that goes on keeps its rate, ",
-                              shortest(kept.lr),
-                              ", unless --lr gives it a number"));
-    });
-    return run(kept, callbacks);
-  }
-  const std::optional<FittedLr> lr = with_memory_words(
-      device_of_rank(plan, group.rank()), "in the search for a learning rate", kSmallerSteps, [&] {
-        return find_lr(make_task, data, plan, group, callbacks);
+  if (plan.options.lr.search.empty()) return fit_found(run, group);
+  if (run.resume) return fit_with_kept_rate(run, group);
+  const std::optional<FittedLr> lr =
+      with_memory_words(device, "in the search for a learning rate", kSmallerSteps, [&] {
+        return find_lr(run, group);
       });
   if (!lr) return {.interrupted = true};
-  return run(lr->plan, also_writing(callbacks, *lr, output));
+  FitRequest found = with_plan(run, lr->plan);
+  found.callbacks = also_writing(run.callbacks, *lr, run.output);
+  return fit_found(found, group);
 }
 
 }  // namespace muster::train

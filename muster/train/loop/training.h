@@ -57,14 +57,8 @@ struct ProbeSeen {
 /// One run on one rank. Everything collective happens in the same order on all ranks.
 class Trainer {
  public:
-  Trainer(const TaskMaker& make_task,
-          const FitData& data,
-          const FitPlan& plan,
-          const distributed::ProcessGroup& group,
-          const std::filesystem::path& output,
-          const std::optional<Checkpoint>& resume,
-          const FitCallbacks& callbacks,
-          RunFolder* owned);
+  /// `run` outlives this.
+  Trainer(const FitRequest& run, const distributed::ProcessGroup& group);
 
   FitResult run();
   /// Instead of run(): how the loss answers to rising rates. See Note [Learning-rate search].

@@ -270,15 +270,20 @@ ProgramEnd run_program(Program& program,
       .about = std::move(about)};
   TrainAsTrial trial(voice.note);
   if (first && is_kept) trial.attach(callbacks);
-  const FitData data = program.data();
-  const TaskMaker task = program.task(resume.has_value());
+  FitData data = program.data();
+  TaskMaker task = program.task(resume.has_value());
   program.add_hooks(callbacks);
   RunStatus status(distributed::program_name() + " train", plan, env);
   status.attach(callbacks);
   if (const std::string why = status.why_not(); first && !why.empty()) voice.say(why);
-  end.result = plan.threads > 0
-                   ? fit_on_threads(task, data, plan, end.output, resume, callbacks, owned.get())
-                   : fit(task, data, plan, group, end.output, resume, callbacks, owned.get());
+  const FitRequest run{.task = std::move(task),
+                       .data = std::move(data),
+                       .plan = plan,
+                       .output = end.output,
+                       .resume = resume,
+                       .callbacks = callbacks,
+                       .owned = owned.get()};
+  end.result = plan.threads > 0 ? fit_on_threads(run) : fit(run, group);
   if (voice.finish_progress) voice.finish_progress();
   return end;
 }
