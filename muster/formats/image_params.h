@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "muster/base/params.h"
 
@@ -21,45 +22,50 @@ struct ImageDataOptions {
   int64_t split_seed = 0;
 };
 
+inline constexpr std::array kImageDataParams{
+    param<&ImageDataOptions::size>(
+        "size", "height and width that all images are fitted to; 0: as they are"),
+    param<&ImageDataOptions::bad_files>("bad_files",
+                                        "that cannot be decoded: raise, skip or substitute"),
+    param<&ImageDataOptions::keep_damaged>("keep_damaged",
+                                           "take JPEGs whose data are damaged, as Pillow does"),
+    param<&ImageDataOptions::normalize>("normalize", "by mean and deviation of imagenet, or none"),
+    param<&ImageDataOptions::test_fraction>(
+        "test_fraction", "held out of each class where no test samples are said"),
+    param<&ImageDataOptions::split_seed>("split_seed", "which ones these are"),
+};
+
 namespace detail {
 
-/// A parameter of ImageDataOptions, of options that derive from them.
-template <class Options, auto Member>
-consteval Param inherited_param(std::string_view name, std::string_view help) {
-  Param out = param<Member>(name, help);
+/// One of these, of options that derive from them.
+template <class Options, size_t I>
+constexpr Param inherited_param() {
+  Param out = kImageDataParams[I];
   out.set = [](void* options, std::string_view text) {
     ImageDataOptions* common = static_cast<Options*>(options);
-    param<Member>("", "").set(common, text);
+    kImageDataParams[I].set(common, text);
   };
   out.show = [](const void* options) {
     const ImageDataOptions* common = static_cast<const Options*>(options);
-    return param<Member>("", "").show(common);
+    return kImageDataParams[I].show(common);
   };
   return out;
+}
+
+template <class Options, size_t N, size_t... I>
+constexpr auto joined_params(const std::array<Param, N>& own, std::index_sequence<I...>) {
+  std::array<Param, N + sizeof...(I)> all{};
+  for (size_t i = 0; i < N; ++i) all[i] = own[i];
+  ((all[N + I] = inherited_param<Options, I>()), ...);
+  return all;
 }
 
 }  // namespace detail
 
 /// The common parameters behind `own`, those of `Options` alone.
 template <class Options, size_t N>
-consteval auto with_image_params(const std::array<Param, N>& own) {
-  using O = ImageDataOptions;
-  const std::array common{
-      detail::inherited_param<Options, &O::size>(
-          "size", "height and width that all images are fitted to; 0: as they are"),
-      detail::inherited_param<Options, &O::bad_files>(
-          "bad_files", "that cannot be decoded: raise, skip or substitute"),
-      detail::inherited_param<Options, &O::keep_damaged>(
-          "keep_damaged", "take JPEGs whose data are damaged, as Pillow does"),
-      detail::inherited_param<Options, &O::normalize>("normalize",
-                                                      "by mean and deviation of imagenet, or none"),
-      detail::inherited_param<Options, &O::test_fraction>(
-          "test_fraction", "held out of each class where no test samples are said"),
-      detail::inherited_param<Options, &O::split_seed>("split_seed", "which ones these are"),
-  };
-  std::array<Param, N + common.size()> all{};
-  for (size_t i = 0; i < all.size(); ++i) all[i] = i < N ? own[i] : common[i - N];
-  return all;
+constexpr auto with_image_params(const std::array<Param, N>& own) {
+  return detail::joined_params<Options>(own, std::make_index_sequence<kImageDataParams.size()>());
 }
 
 /// Throws a usage error of a parameter of `owner`, "dataset folder", for a value without sense.
