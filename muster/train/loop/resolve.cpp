@@ -15,6 +15,7 @@
 #include "muster/optim/schedule.h"
 #include "muster/parallel/hook/comm_hook.h"
 #include "muster/train/loop/run_limits.h"
+#include "muster/train/loop/try_devices.h"
 #include "muster/train/plan/option_checks.h"
 #include "muster/train/plan/placement.h"
 #include "muster/train/replicas/ddp_strategy.h"
@@ -274,11 +275,13 @@ Surroundings surroundings_of(const std::optional<RankEnv>& env, const tensor::De
 }
 
 Placement place_asked(const AskOptions& said, const Surroundings& around) {
-  return place({.device = said.device,
-                .devices = {},
-                .local_rank = around.local_rank,
-                .local_world_size = around.local_world_size,
-                .kinds = around.kinds});
+  Placement placed = place({.device = said.device,
+                            .devices = {},
+                            .local_rank = around.local_rank,
+                            .local_world_size = around.local_world_size,
+                            .kinds = around.kinds});
+  try_devices(placed.devices);
+  return placed;
 }
 
 optim::ScheduleContext schedule_context(const FitNumbers& numbers,

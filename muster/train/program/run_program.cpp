@@ -28,6 +28,7 @@
 #include "muster/train/loop/memory_estimate.h"
 #include "muster/train/loop/start_checks.h"
 #include "muster/train/loop/step_timeline.h"
+#include "muster/train/loop/try_devices.h"
 #include "muster/train/plan/option_infos.h"
 #include "muster/train/plan/placement.h"
 #include "muster/train/program/as_rank.h"
@@ -247,6 +248,9 @@ ProgramEnd run_program(Program& program,
     tell_other_machines(env);
     return end;
   }
+  // Before the ranks meet: whose device is not to be had lets nobody wait.
+  try_devices(plan.devices,
+              env && env->world_size > 1 ? std::optional<int>(env->rank) : std::nullopt);
   if (owned) owned->check(resume ? &*resume : nullptr);
   if (first) check_trace(trace);
   if (first && !is_kept) owned = std::make_unique<RunFolder>(scratch.emplace().path());
