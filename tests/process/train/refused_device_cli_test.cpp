@@ -15,7 +15,6 @@ namespace {
 namespace fs = std::filesystem;
 using test::device_run;
 using test::DeviceRun;
-using test::joined;
 using test::small_device_run;
 using test::Words;
 using ::testing::HasSubstr;
@@ -23,10 +22,6 @@ using ::testing::Not;
 
 constexpr const char* kBusy =
     "cannot be used: CUDA error: CUDA-capable device(s) is/are busy or unavailable";
-
-Words on_two_ranks(const Words& words) {
-  return joined({"run", "--nproc-per-node", "2", "--", "muster"}, words);
-}
 
 size_t times(const std::string& text, const std::string& part) {
   size_t count = 0;
@@ -56,7 +51,7 @@ TEST(RefusedDevice, ThatAnotherProcessHoldsEndsTheRunBeforeItHasAFolder) {
 TEST(RefusedDevice, OfOneRankEndsBothByItsName) {
   const test::Folder folder;
   const fs::path output = folder.path() / "run";
-  const Words words = on_two_ranks(small_device_run(output, {"--device", "fake"}));
+  const Words words = test::on_ranks(2, small_device_run(output, {"--device", "fake"}));
   const DeviceRun refused = device_run(words, {"MUSTER_FAKE_BUSY=1"});
   EXPECT_EQ(refused.code, 1) << refused.err;
   EXPECT_THAT(refused.err, HasSubstr(std::string("error: rank 1: fake:1 ") + kBusy));
@@ -96,7 +91,7 @@ TEST(RefusedDevice, LeavesARunThatGoesOnAsItWas) {
 TEST(RefusedDevice, ThatIsTooSmallForTheModelEndsTwoRanksWithoutARun) {
   const test::Folder folder;
   const fs::path output = folder.path() / "run";
-  const Words words = on_two_ranks(small_device_run(output, {"--device", "fake"}));
+  const Words words = test::on_ranks(2, small_device_run(output, {"--device", "fake"}));
   const DeviceRun refused = device_run(words, {"MUSTER_FAKE_BYTES=2048"});
   EXPECT_EQ(refused.code, 1) << refused.err;
   EXPECT_THAT(refused.err, HasSubstr("is out of memory at the start: Tried to allocate "));
@@ -106,7 +101,7 @@ TEST(RefusedDevice, ThatIsTooSmallForTheModelEndsTwoRanksWithoutARun) {
   EXPECT_EQ(later.code, 0) << later.err;
 }
 
-TEST(RefusedDevice, IsNoPartOfAPlan) {
+TEST(RefusedDevice, IsSaidByNumbers) {
   const test::Folder folder;
   const DeviceRun plan =
       device_run(small_device_run(folder.path() / "run", {"--device", "fake:0", "--explain"}),
