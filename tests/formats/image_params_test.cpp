@@ -53,7 +53,9 @@ TEST(ImageParams, AreShownFromThemAndHaveTheirDefaults) {
   const TarDataOptions tar = tar_data_options(kSaid, {});
   for (const Param& param : kTarDataParams) {
     const auto said = kSaid.find(param.name);
-    if (said != kSaid.end()) EXPECT_EQ(param.show(&tar), said->second) << param.name;
+    if (said != kSaid.end()) {
+      EXPECT_EQ(param.show(&tar), said->second) << param.name;
+    }
   }
   const auto size = std::ranges::find(kFolderDataParams, "size", &Param::name);
   ASSERT_NE(size, kFolderDataParams.end());

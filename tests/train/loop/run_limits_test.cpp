@@ -38,7 +38,6 @@ using test::small_mlp;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 std::vector<int64_t> validated_steps(const fs::path& folder) {
   std::vector<int64_t> steps;
@@ -198,7 +197,7 @@ TEST(CheckValEveryNEpoch, ARunStoppedAnywhereGoesOnAsTheWholeOne) {
 
 TEST(SanityValidation, ChangesNothingAndIsNotRecorded) {
   train::TrainOptions options = test::small_run();  // with dropout, which draws
-  const test::Folder without, with;
+  const test::Folder without;
   run(options, 2, without.path());
   for (const int64_t batches : {1, -1}) {
     options.num_sanity_val_steps = batches;
@@ -256,10 +255,8 @@ std::shared_ptr<torch::nn::Module> overfitted_by_hand(const train::TrainOptions&
 }
 
 void expect_near_by_hand(const train::Checkpoint& last, const torch::nn::Module& model) {
-  const tensor::NamedTensorList own = train::model_state(model);
-  ASSERT_EQ(own.size(), last.model.size());
-  for (size_t i = 0; i < own.size(); ++i)
-    EXPECT_TRUE(torch::allclose(last.model[i].second, own[i].second, 1e-5, 1e-6)) << own[i].first;
+  for (const auto& [name, own] : train::model_state(model))
+    EXPECT_TRUE(torch::allclose(test::weight_of(last, name), own, 1e-5, 1e-6)) << name;
 }
 
 TEST(OverfitBatches, IsALoopOverTheFirstBatchesInTheirOrder) {
