@@ -87,4 +87,4 @@ OUTSIDE = {
 DOORS_ONLY = ["examples", "tests/consume"]  # as users write: no header but muster/<room>.h
 TORCH_SIDE = ["cli/torch"]  # within cli: the part of muster-torch
 # Of torch rooms, yet without LibTorch, for `muster train --help` and completions: they include the standard library and each other.
-TORCH_FREE_HEADERS = ["muster/train/plan/ask_options.h", "muster/train/plan/options.h", "muster/train/plan/searched_numbers.h"]
+TORCH_FREE_HEADERS = ["muster/train/plan/ask_options.h", "muster/train/plan/option_infos.h", "muster/train/plan/options.h", "muster/train/plan/searched_numbers.h"]

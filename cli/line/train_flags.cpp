@@ -5,6 +5,7 @@
 
 #include "muster/base/text.h"
 #include "muster/program/line/said.h"
+#include "muster/train/plan/option_infos.h"
 
 #include "cli/line/app.h"
 

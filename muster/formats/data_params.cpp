@@ -15,16 +15,6 @@ void refuse_data_param(std::string_view owner,
                      .value = std::move(value)});
 }
 
-void check_bad_files(std::string_view owner, const std::string& text) {
-  if (text != "raise" && text != "skip" && text != "substitute")
-    refuse_data_param(owner, "bad_files", "raise, skip or substitute", '"' + text + '"');
-}
-
-void check_normalize(std::string_view owner, const std::string& text) {
-  if (text != "imagenet" && text != "none")
-    refuse_data_param(owner, "normalize", "imagenet or none", '"' + text + '"');
-}
-
 void check_test_fraction(std::string_view owner, double share) {
   if (!(share > 0 && share < 1))
     refuse_data_param(owner, "test_fraction", "above 0, below 1", shortest(share));

@@ -12,10 +12,7 @@ namespace muster::formats {
                                     std::string rule,
                                     std::string value);
 
-// Each throws it for a value without sense.
-
-void check_bad_files(std::string_view owner, const std::string& text);
-void check_normalize(std::string_view owner, const std::string& text);
+/// Throws it for a share that is none.
 void check_test_fraction(std::string_view owner, double share);
 
 /// Throws a usage error for a path that begins with ~/, which no shell has made one of. `what`: "tar

@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include <ATen/ops/_foreach_clamp_max.h>
+#include <ATen/ops/_foreach_clamp_min.h>
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/clamp.h>
@@ -32,6 +34,14 @@ std::vector<std::vector<at::Tensor>> grouped(const std::vector<at::Tensor>& tens
   return groups;
 }
 
+std::vector<at::Tensor> gradients_of(at::TensorList parameters) {
+  std::vector<at::Tensor> gradients;
+  for (const at::Tensor& parameter : parameters) {
+    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+  }
+  return gradients;
+}
+
 }  // namespace
 
 at::Tensor clip_grad_norm(at::TensorList parameters, double max_norm, double norm_type) {
@@ -41,10 +51,7 @@ at::Tensor clip_grad_norm(at::TensorList parameters, double max_norm, double nor
                        .value = concat("max_norm=", max_norm, ", norm_type=", norm_type)});
   }
   const c10::NoGradGuard no_grad;
-  std::vector<at::Tensor> gradients;
-  for (const at::Tensor& parameter : parameters) {
-    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
-  }
+  const std::vector<at::Tensor> gradients = gradients_of(parameters);
   if (gradients.empty()) return at::zeros({});
   const auto groups = grouped(gradients);
   std::vector<at::Tensor> norms;
@@ -58,6 +65,19 @@ at::Tensor clip_grad_norm(at::TensorList parameters, double max_norm, double nor
   const at::Tensor factor = at::clamp(total.add(1e-6).reciprocal().mul(max_norm), {}, 1.0);
   for (const auto& group : groups) at::_foreach_mul_(group, factor.to(group[0].device()));
   return total;
+}
+
+void clip_grad_value(at::TensorList parameters, double limit) {
+  if (!(limit >= 0)) {
+    throw usage_error({.refused = "gradient clipping",
+                       .rule = "the largest value is not negative",
+                       .value = shortest(limit)});
+  }
+  const c10::NoGradGuard no_grad;
+  for (const auto& group : grouped(gradients_of(parameters))) {
+    at::_foreach_clamp_min_(group, -limit);
+    at::_foreach_clamp_max_(group, limit);
+  }
 }
 
 }  // namespace muster::optim

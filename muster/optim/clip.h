@@ -19,4 +19,12 @@ namespace muster::optim {
 /// Throws a usage error if max_norm is negative or NaN, or norm_type is not above 0.
 at::Tensor clip_grad_norm(at::TensorList parameters, double max_norm, double norm_type = 2.0);
 
+/// Bounds each element of the gradients of `parameters` by itself, in place: below by -limit, above
+/// by limit; NaN stays. Parameters without gradient are left out. Bit for bit
+/// torch.nn.utils.clip_grad_value_. What is bounded is one element, so pieces of a gradient may be
+/// bounded one by one, on any rank. Nothing waits for the device.
+///
+/// Throws a usage error if the limit is negative or NaN.
+void clip_grad_value(at::TensorList parameters, double limit);
+
 }  // namespace muster::optim

@@ -85,5 +85,23 @@ TEST(ClipGradNorm, RefusesALengthBelowZero) {
   EXPECT_THROW(optim::clip_grad_norm({}, 1, 0), Error);
 }
 
+TEST(ClipGradValue, BoundsEachElementAsTorchDoes) {
+  Parameters own(torch::kFloat), theirs(torch::kFloat);
+  own.a.grad()[0][0] = theirs.a.grad()[0][0] = std::nan("");
+  own.a.grad()[0][1] = theirs.a.grad()[0][1] = -std::numeric_limits<float>::infinity();
+  optim::clip_grad_value(own.all(), 0.75);
+  torch::nn::utils::clip_grad_value_(std::vector<torch::Tensor>{theirs.a, theirs.b}, 0.75);
+  EXPECT_TRUE(torch::equal(own.b.grad(), theirs.b.grad()));
+  EXPECT_TRUE(torch::allclose(own.a.grad(), theirs.a.grad(), 0, 0, /*equal_nan=*/true));
+  EXPECT_TRUE(std::isnan(own.a.grad()[0][0].item<float>()));
+  EXPECT_EQ(own.a.grad()[0][1].item<float>(), -0.75F);
+  EXPECT_FALSE(own.none.grad().defined());
+}
+
+TEST(ClipGradValue, RefusesALimitThatIsNone) {
+  EXPECT_THROW(optim::clip_grad_value({}, -1), Error);
+  EXPECT_THROW(optim::clip_grad_value({}, std::nan("")), Error);
+}
+
 }  // namespace
 }  // namespace muster

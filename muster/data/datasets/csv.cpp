@@ -5,13 +5,13 @@
 
 #include <ATen/ops/tensor.h>
 
-#include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/data/sets/row_split.h"
 #include "muster/data/sets/tensor_dataset.h"
 #include "muster/formats/csv_data.h"
 #include "muster/formats/features.h"
+#include "muster/formats/learned.h"
 #include "muster/text/corpus/labelled_texts.h"
 
 namespace muster::data {
@@ -51,8 +51,7 @@ std::string json_of(const LearnedRows& learned) {
 }
 
 LearnedRows learned_rows(const std::string& text) {
-  const Json json = parse_json(text, "what the run's rows were read by");
-  try {
+  return formats::parse_learned("what the run's rows were read by", text, [](const Json& json) {
     LearnedRows learned{.target = json.at("target"), .classes = json.at("classes")};
     for (const Json& column : json.at("columns")) {
       Feature feature{.column = column.at("name")};
@@ -65,11 +64,7 @@ LearnedRows learned_rows(const std::string& text) {
       learned.features.push_back(std::move(feature));
     }
     return learned;
-  } catch (const Json::exception& error) {
-    throw environment_error({.refused = "what the run's rows were read by",
-                             .rule = "it is as a training keeps it",
-                             .value = error.what()});
-  }
+  });
 }
 
 /// The rows of a float32 table, with what the run is told of them.

@@ -5,12 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/data/sets/image_folder.h"
 #include "muster/data/sets/row_split.h"
 #include "muster/formats/image/flat_images.h"
 #include "muster/formats/image/folder_data.h"
+#include "muster/formats/learned.h"
 
 namespace muster::data {
 namespace {
@@ -20,15 +20,9 @@ namespace fs = std::filesystem;
 /// The classes that a run's model tells apart, or none.
 std::vector<std::string> learned_names(const std::string& text) {
   if (text.empty()) return {};
-  try {
-    return parse_json(text, "what the run's images were read by")
-        .at("classes")
-        .get<std::vector<std::string>>();
-  } catch (const Json::exception& error) {
-    throw environment_error({.refused = "what the run's images were read by",
-                             .rule = "it is as a training keeps it",
-                             .value = error.what()});
-  }
+  return formats::parse_learned("what the run's images were read by", text, [](const Json& json) {
+    return json.at("classes").get<std::vector<std::string>>();
+  });
 }
 
 /// Images whose classes nobody knows, for a model that tells options.classes apart.

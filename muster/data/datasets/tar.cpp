@@ -2,11 +2,11 @@
 #include <optional>
 #include <utility>
 
-#include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/data/sets/labelled_images.h"
 #include "muster/data/sets/row_split.h"
+#include "muster/formats/learned.h"
 #include "muster/formats/tar/tar_data.h"
 
 namespace muster::data {
@@ -24,18 +24,13 @@ std::string json_of_classes(const TarClasses& classes) {
 
 std::optional<TarClasses> learned_classes(const std::string& text) {
   if (text.empty()) return std::nullopt;
-  const Json json = parse_json(text, "what the run's images were read by");
-  try {
+  return formats::parse_learned("what the run's images were read by", text, [](const Json& json) {
     const Json& said = json.at("classes");
     if (said.is_number()) return TarClasses{.count = said.get<int64_t>()};
     TarClasses classes{.names = said.get<std::vector<std::string>>()};
     classes.count = static_cast<int64_t>(classes.names.size());
     return classes;
-  } catch (const Json::exception& error) {
-    throw environment_error({.refused = "what the run's images were read by",
-                             .rule = "it is as a training keeps it",
-                             .value = error.what()});
-  }
+  });
 }
 
 std::shared_ptr<const LabelledImages> as_images(const TarDataOptions& options, FoundTar found) {

@@ -13,6 +13,7 @@
 #include "muster/base/json.h"
 #include "muster/data/sets/row_split.h"
 #include "muster/data/sets/token_rows.h"
+#include "muster/formats/learned.h"
 #include "muster/text/corpus/text_data.h"
 
 namespace muster::data {
@@ -82,8 +83,7 @@ bool is_same_tokenizer(std::string_view name,
 }
 
 LearnedTexts learned_before(const DatasetRequest& request, TextDataOptions& options) {
-  const Json json = parse_json(request.learned, "what the run's texts were read by");
-  try {
+  const auto read = [&](const Json& json) -> LearnedTexts {
     const Json& said = json.at(kTextSaid);
     for (const char* name : kShapingParams) {
       const auto now = request.params.find(name);
@@ -100,11 +100,8 @@ LearnedTexts learned_before(const DatasetRequest& request, TextDataOptions& opti
     return {json.at(kTextClasses).get<std::vector<std::string>>(),
             text::TextEncoder::from_json(json),
             request.learned};
-  } catch (const Json::exception& error) {
-    throw environment_error({.refused = "what the run's texts were read by",
-                             .rule = "it is as a training keeps it",
-                             .value = error.what()});
-  }
+  };
+  return formats::parse_learned("what the run's texts were read by", request.learned, read);
 }
 
 /// The classes' numbers. A sample of another class is bad.

@@ -21,9 +21,7 @@ void check_folder_path(const std::string& path) {
 FolderDataOptions folder_data_options(const ParamValues& values,
                                       const std::filesystem::path& data_dir) {
   auto options = resolve_params<FolderDataOptions>(kFolderDataParams, values, kFolderDataOwner);
-  check_normalize(kFolderDataOwner, options.normalize);
-  check_test_fraction(kFolderDataOwner, options.test_fraction);
-  check_bad_files(kFolderDataOwner, options.bad_files);
+  check_image_params(kFolderDataOwner, options);
   // Where it lies now, of a run that goes on; nobody looks at the other one.
   if (!data_dir.empty()) {
     options.path = data_dir.string();

@@ -45,9 +45,7 @@ TarDataOptions tar_data_options(const ParamValues& values, const std::filesystem
   auto options = resolve_params<TarDataOptions>(kTarDataParams, values, kTarDataOwner);
   if (!data_dir.empty()) options.path = data_dir.string();
   check_tar_path(options.path);
-  check_bad_files(kTarDataOwner, options.bad_files);
-  check_normalize(kTarDataOwner, options.normalize);
-  check_test_fraction(kTarDataOwner, options.test_fraction);
+  check_image_params(kTarDataOwner, options);
   return options;
 }
 

@@ -1,6 +1,7 @@
 // What a user says of tar shards, and what is in them. Torch-free.
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -8,25 +9,20 @@
 #include <string_view>
 
 #include "muster/base/params.h"
+#include "muster/formats/image_params.h"
 #include "muster/formats/tar/shard_pattern.h"
 #include "muster/formats/tar/tar_images.h"
 
 namespace muster::formats {
 
-struct TarDataOptions {
+struct TarDataOptions : ImageDataOptions {
   std::string path;
   std::string test;
   std::string label = "auto";
   std::string classes;
-  int64_t size = 0;
-  std::string bad_files = "raise";
-  bool keep_damaged = false;
-  std::string normalize = "imagenet";
-  double test_fraction = 0.2;
-  int64_t split_seed = 0;
 };
 
-inline constexpr Param kTarDataParams[] = {
+inline constexpr auto kTarDataParams = with_image_params<TarDataOptions>(std::array{
     param<&TarDataOptions::path>(
         "path",
         "shards: train-{000..127}.tar, train-*.tar, or a folder; it may stand first, alone"),
@@ -35,17 +31,7 @@ inline constexpr Param kTarDataParams[] = {
         "label",
         "part of a sample that says its class: cls, txt, json.FIELD; auto: cls, else json"),
     param<&TarDataOptions::classes>("classes", "a file with the names of the classes, a line each"),
-    param<&TarDataOptions::size>("size",
-                                 "height and width that all images are fitted to; 0: as they are"),
-    param<&TarDataOptions::bad_files>("bad_files",
-                                      "that cannot be decoded: raise, skip or substitute"),
-    param<&TarDataOptions::keep_damaged>("keep_damaged",
-                                         "take JPEGs whose data are damaged, as Pillow does"),
-    param<&TarDataOptions::normalize>("normalize", "by mean and deviation of imagenet, or none"),
-    param<&TarDataOptions::test_fraction>("test_fraction",
-                                          "held out of each class where there are no test shards"),
-    param<&TarDataOptions::split_seed>("split_seed", "which ones these are"),
-};
+});
 
 inline constexpr std::string_view kTarDataOwner = "dataset tar";
 

@@ -19,13 +19,20 @@ std::string flag_of_option(std::string_view option);
 /// "--batch-size" -> "batch_size".
 std::string option_of_flag(std::string_view flag);
 
-/// The flag of an option that `info` describes (name, value, help, show_default); a bool is a switch.
+/// The flag of an option that `info` describes (name, value, help, show_default); a bool is a switch,
+/// a number whose value is TIME a span of time in seconds, as add_duration has it.
 template <class Info, class T>
 void add_option_flag(CLI::App& app, const Info& info, T& value) {
   const std::string flag = flag_of_option(info.name), help(info.help);
   if constexpr (std::is_same_v<T, bool>) {
     app.add_flag(flag, value, help);
   } else {
+    if constexpr (std::is_same_v<T, double>) {
+      if (info.value == "TIME") {
+        add_duration(app, flag, value, help);
+        return;
+      }
+    }
     CLI::Option* option = add_value(app, flag, value, help)->type_name(std::string(info.value));
     if (info.show_default) option->capture_default_str();
   }

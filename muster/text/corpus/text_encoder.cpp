@@ -7,6 +7,7 @@
 #include "muster/base/file.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/formats/learned.h"
 #include "muster/text/words/basic_english.h"
 
 namespace muster::text {
@@ -85,16 +86,12 @@ Json TextEncoder::to_json() const {
 }
 
 TextEncoder TextEncoder::from_json(const Json& json) {
-  try {
-    const auto max_length = json.at("max_length").get<int64_t>();
-    if (json.contains("tokenizer_json"))
-      return {json.at("tokenizer_json").get<std::string>(), "the run's tokenizer", max_length};
-    return {Vocab(json.at("vocabulary").get<std::vector<std::string>>()), max_length};
-  } catch (const Json::exception& error) {
-    throw environment_error({.refused = "the run's vocabulary",
-                             .rule = "it is as a training keeps it",
-                             .value = error.what()});
-  }
+  return formats::read_learned("the run's vocabulary", json, [](const Json& kept) -> TextEncoder {
+    const auto max_length = kept.at("max_length").get<int64_t>();
+    if (kept.contains("tokenizer_json"))
+      return {kept.at("tokenizer_json").get<std::string>(), "the run's tokenizer", max_length};
+    return {Vocab(kept.at("vocabulary").get<std::vector<std::string>>()), max_length};
+  });
 }
 
 TextEncoder learn_encoder(std::span<const std::string_view> texts, const LearnOptions& options) {

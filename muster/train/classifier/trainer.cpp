@@ -4,6 +4,24 @@
 #include "muster/train/classifier/parts.h"
 
 namespace muster::train {
+namespace {
+
+FitRequest request_of(const TrainPlan& plan,
+                      const TrainData& data,
+                      const std::filesystem::path& output,
+                      const std::optional<Checkpoint>& resume,
+                      const FitCallbacks& callbacks,
+                      RunFolder* owned) {
+  return {.task = classifier_maker(plan, resume.has_value()),
+          .data = split_data(plan, data),
+          .plan = fit_plan(plan),
+          .output = output,
+          .resume = resume,
+          .callbacks = callbacks,
+          .owned = owned};
+}
+
+}  // namespace
 
 TaskMaker classifier_maker(const TrainPlan& plan, bool is_resumed) {
   return [&plan, is_resumed]() -> std::unique_ptr<Task> {
@@ -22,14 +40,7 @@ FitResult train(const TrainPlan& plan,
                 const std::optional<Checkpoint>& resume,
                 const FitCallbacks& callbacks,
                 RunFolder* owned) {
-  return fit(classifier_maker(plan, resume.has_value()),
-             split_data(plan, data),
-             fit_plan(plan),
-             group,
-             output,
-             resume,
-             callbacks,
-             owned);
+  return fit(request_of(plan, data, output, resume, callbacks, owned), group);
 }
 
 FitResult train_on_threads(const TrainPlan& plan,
@@ -38,13 +49,7 @@ FitResult train_on_threads(const TrainPlan& plan,
                            const std::optional<Checkpoint>& resume,
                            const FitCallbacks& callbacks,
                            RunFolder* owned) {
-  return fit_on_threads(classifier_maker(plan, resume.has_value()),
-                        split_data(plan, data),
-                        fit_plan(plan),
-                        output,
-                        resume,
-                        callbacks,
-                        owned);
+  return fit_on_threads(request_of(plan, data, output, resume, callbacks, owned));
 }
 
 }  // namespace muster::train

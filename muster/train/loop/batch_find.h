@@ -18,10 +18,6 @@ namespace muster::train {
 
 /// The plan with the batch size that was found; notes how. Nothing if stop_requested says so on some
 /// rank. Throws an environment error, alike on all ranks, if no batch fits; else as fit(). Collective.
-std::optional<FitPlan> find_batch(const TaskMaker& make_task,
-                                  const FitData& data,
-                                  const FitPlan& plan,
-                                  const distributed::ProcessGroup& group,
-                                  const FitCallbacks& callbacks);
+std::optional<FitPlan> find_batch(const FitRequest& run, const distributed::ProcessGroup& group);
 
 }  // namespace muster::train

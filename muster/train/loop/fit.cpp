@@ -7,7 +7,6 @@
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
-#include "muster/data/sets/subset_dataset.h"
 #include "muster/tensor/device/generators.h"
 #include "muster/tensor/device/math_modes.h"
 #include "muster/train/checkpoints/model_state.h"
@@ -36,15 +35,6 @@ void remark_shared_generator(const FitPlan& plan, RunLog& log) {
         "share: what it draws differs from run to run (see Task::set_generator)");
 }
 
-/// The split, or the samples of its first batches; -1: all.
-std::shared_ptr<const data::Dataset> first_batches(
-    const std::shared_ptr<const data::Dataset>& split, const FitPlan& plan, int64_t batches) {
-  if (!split) return split;
-  const int64_t samples = limited_samples(split->size(), batches, plan.options.batch_size);
-  if (samples == split->size()) return split;
-  return std::make_shared<data::SubsetDataset>(split, 0, samples);
-}
-
 /// What to do when memory runs out before the first step. Where units are placed one by one, steps
 /// of them may have been measured.
 std::string_view start_hint(const FitPlan& plan) {
@@ -55,42 +45,39 @@ std::string_view start_hint(const FitPlan& plan) {
 
 namespace detail {
 
-Trainer::Trainer(const TaskMaker& make_task,
-                 const FitData& data,
-                 const FitPlan& plan,
-                 const distributed::ProcessGroup& group,
-                 const std::filesystem::path& output,
-                 const std::optional<Checkpoint>& resume,
-                 const FitCallbacks& callbacks,
-                 RunFolder* owned)
-    : plan_(plan),
-      device_(device_of_rank(plan, group.rank())),
+Trainer::Trainer(const FitRequest& run, const distributed::ProcessGroup& group)
+    : plan_(run.plan),
+      device_(device_of_rank(plan_, group.rank())),
       group_(group),
-      output_(output),
-      hooks_(callbacks, group, position_),
+      output_(run.output),
+      hooks_(run.callbacks, group, position_),
       callbacks_(hooks_.callbacks()),
-      owned_(owned),
-      resume_(resume ? &*resume : nullptr),
-      data_({.train = data.train,
-             .validation = first_batches(data.validation, plan, plan.options.limit_val_batches),
-             .test = first_batches(data.test, plan, plan.options.limit_test_batches)}),
-      best_({.patience = plan.options.patience,
-             .min_delta = plan.options.min_delta,
-             .wants_less = plan.monitor_falls}),
-      log_(plan, output, group.rank() == 0, callbacks_),
-      divergence_(plan, group, log_, callbacks_),
+      owned_(run.owned),
+      resume_(run.resume ? &*run.resume : nullptr),
+      data_(
+          {.train = run.data.train,
+           .validation = first_batches(run.data.validation, plan_, plan_.options.limit_val_batches),
+           .test = first_batches(run.data.test, plan_, plan_.options.limit_test_batches)}),
+      best_({.patience = plan_.options.patience,
+             .min_delta = plan_.options.min_delta,
+             .wants_less = plan_.monitor_falls}),
+      log_(plan_, run.output, group.rank() == 0, callbacks_),
+      divergence_(plan_, group, log_, callbacks_),
       timeline_(
-          callbacks.trace, group, [this](const std::string& line) { log_.note(line); }, device_) {
+          run.callbacks.trace,
+          group,
+          [this](const std::string& line) { log_.note(line); },
+          device_) {
   batches_.trace(timeline_.device_spans(), [this] { timeline_.batch_arrived(); });
-  begin_on_rank(plan, group, resume);
-  this->make_task(make_task);
-  schedule_ = optim::make_schedule(plan.options.lr_schedule, schedule_context(plan, *metrics_));
-  if (resume) {
-    check_task(*task_, *resume);  // first: another task has other data, too
-    check_same_data(plan, *resume);
+  begin_on_rank(plan_, group, run.resume);
+  this->make_task(run.task);
+  schedule_ = optim::make_schedule(plan_.options.lr_schedule, schedule_context(plan_, *metrics_));
+  if (resume_ != nullptr) {
+    check_task(*task_, *resume_);  // first: another task has other data, too
+    check_same_data(plan_, *resume_);
   }
   data_.train = as_task_takes(*task_, data_.train);
-  loader_ = make_loader(plan, data_.train, group);
+  loader_ = make_loader(plan_, data_.train, group);
   check_batches_on_ranks(*data_.train, group);
   divergence_.begin(module());
   make_guard();
@@ -98,9 +85,9 @@ Trainer::Trainer(const TaskMaker& make_task,
   make_checkpoints();
   measure_budget();
   make_average();
-  if (resume) {
+  if (resume_ != nullptr) {
     rehearse();
-    restore(*resume);
+    restore(*resume_);
   }
 }
 
@@ -110,6 +97,7 @@ void Trainer::open_folder() {
     mine_ = open_run_folder(plan_, output_, resume_, owned_, log_);
     folder_ = owned_ != nullptr ? owned_ : mine_.get();
     log_.open(resume_ != nullptr ? resume_->position.step : -1, *metrics_);
+    log_.count_before(before_s_);
     if (callbacks_.folder_ready) callbacks_.folder_ready();
     writer_.emplace(output_, plan_.options.keep_checkpoints);
   });
@@ -265,14 +253,31 @@ std::shared_ptr<void> Trainer::turn_of(size_t part) {
   return {this, [set, part](void*) { set(part, true); }};
 }
 
-bool Trainer::finished() const {
+/// All epochs or steps that there are to be.
+bool Trainer::is_complete() const {
   const int64_t max_steps = plan_.options.max_steps;
-  return position_.epoch >= plan_.options.epochs || stops_early() ||
-         (max_steps > 0 && position_.step >= max_steps);
+  return position_.epoch >= plan_.options.epochs || (max_steps > 0 && position_.step >= max_steps);
+}
+
+bool Trainer::finished() const {
+  return is_complete() || stops_early() || (time_is_over_ && is_past_minimum());
+}
+
+// Note [Time limit]
+// As that of Lightning's Timer, it is of the whole run: a checkpoint has the seconds that were worked
+// on it, and a run that goes on counts on from there. Rank 0's clock counts for all. It is looked at
+// in each step, and the answer travels with the step's report: so all ranks end after the same step,
+// on a device one step later, and none by a clock of its own. The run ends as one that --max-steps
+// ends, inside an epoch or not: saved, tested, exit code 0.
+bool Trainer::passes_time_limit() const {
+  const double limit = plan_.options.max_time;
+  return limit > 0 && group_.rank() == 0 && log_.seconds() >= limit;
 }
 
 FitResult Trainer::run() {
+  try_validation();
   open_folder();
+  if (plan_.options.max_time > 0) time_is_over_ = from_first_rank(group_, passes_time_limit());
   FitResult result;
   while (!finished()) {
     if (train_epoch() == Step::kStopped) {
@@ -282,6 +287,7 @@ FitResult Trainer::run() {
   }
   if (stops_early()) log_.note(early_stop_line(plan_, best_, best_step_));
   hear_all();
+  if (time_is_over_ && !is_complete()) log_.note(time_limit_line(plan_, position_));
   if (!result.interrupted) {
     tell_end_inside_epoch();
     end_inside_epoch();
@@ -307,67 +313,78 @@ FitResult Trainer::run() {
 
 }  // namespace detail
 
-FitResult fit(const TaskMaker& make_task,
-              const FitData& data,
-              const FitPlan& plan,
-              const distributed::ProcessGroup& group,
-              const std::filesystem::path& output,
-              const std::optional<Checkpoint>& resume,
-              const FitCallbacks& callbacks,
-              RunFolder* owned) {
+namespace {
+
+FitRequest with_plan(const FitRequest& run, const FitPlan& plan) {
+  FitRequest out = run;
+  out.plan = plan;
+  return out;
+}
+
+/// The run itself, of which nothing is to be searched for any more.
+FitResult fit_found(const FitRequest& run, const distributed::ProcessGroup& group) {
+  std::optional<detail::Trainer> trainer;
+  try {
+    trainer.emplace(run, group);
+    return trainer->run();
+  } catch (...) {
+    const c10::Device device = device_of_rank(run.plan, group.rank());
+    const std::string why = memory_report(
+        {.device = device,
+         .folder = run.output,
+         .rank = group.rank(),
+         .world_size = group.world_size(),
+         .owned = trainer ? trainer->owned_memory() : std::vector<memory::OwnedTensor>()});
+    rethrow_in_memory_words(device,
+                            !trainer                ? "at the start"
+                            : trainer->steps() == 0 ? "in the first step"
+                                                    : concat("after step ", trainer->steps()),
+                            concat(trainer ? trainer->memory_hint() : start_hint(run.plan), why));
+  }
+}
+
+/// A run that goes on keeps the rate that its start has found.
+FitResult fit_with_kept_rate(const FitRequest& run, const distributed::ProcessGroup& group) {
+  const FitPlan kept = with_lr_of(run.plan, *run.resume);
+  on_first_rank(group, [&] {
+    if (run.callbacks.note)
+      run.callbacks.note(concat("--lr ",
+                                run.plan.options.lr.search,
+                                ": a run that goes on keeps its rate, ",
+                                shortest(kept.lr),
+                                ", unless --lr gives it a number"));
+  });
+  return fit_found(with_plan(run, kept), group);
+}
+
+}  // namespace
+
+FitResult fit(const FitRequest& run, const distributed::ProcessGroup& group) {
   const memory::OomWatch watch;
+  const FitPlan& plan = run.plan;
   const tensor::MathModesGuard modes(math_modes_of(plan.options));
+  const c10::Device device = device_of_rank(plan, group.rank());
   if (!plan.options.batch_size.search.empty()) {
-    if (resume && resume->global_batch > 0) {  // a run goes on with the size that it has found
-      const FitPlan kept = with_batch_size(plan, resume->global_batch);
-      return fit(make_task, data, kept, group, output, resume, callbacks, owned);
-    }
-    const std::optional<FitPlan> found = with_memory_words(
-        device_of_rank(plan, group.rank()), "in the search for a batch size", kSmallerWeights, [&] {
-          return find_batch(make_task, data, plan, group, callbacks);
+    // A run goes on with the size that it has found.
+    if (run.resume && run.resume->global_batch > 0)
+      return fit(with_plan(run, with_batch_size(plan, run.resume->global_batch)), group);
+    const std::optional<FitPlan> found =
+        with_memory_words(device, "in the search for a batch size", kSmallerWeights, [&] {
+          return find_batch(run, group);
         });
     if (!found) return {.interrupted = true};
-    return fit(make_task, data, *found, group, output, resume, callbacks, owned);
+    return fit(with_plan(run, *found), group);
   }
-  const auto run = [&](const FitPlan& resolved, const FitCallbacks& calls) {
-    std::optional<detail::Trainer> trainer;
-    try {
-      trainer.emplace(make_task, data, resolved, group, output, resume, calls, owned);
-      return trainer->run();
-    } catch (...) {
-      const c10::Device device = device_of_rank(plan, group.rank());
-      const std::string why = memory_report(
-          {.device = device,
-           .folder = output,
-           .rank = group.rank(),
-           .world_size = group.world_size(),
-           .owned = trainer ? trainer->owned_memory() : std::vector<memory::OwnedTensor>()});
-      rethrow_in_memory_words(device,
-                              !trainer                ? "at the start"
-                              : trainer->steps() == 0 ? "in the first step"
-                                                      : concat("after step ", trainer->steps()),
-                              concat(trainer ? trainer->memory_hint() : start_hint(resolved), why));
-    }
-  };
-  if (plan.options.lr.search.empty()) return run(plan, callbacks);
-  if (resume) {
-    const FitPlan kept = with_lr_of(plan, *resume);
-    on_first_rank(group, [&] {
-      if (callbacks.note)
-        callbacks.note(concat("--lr ",
-                              plan.options.lr.search,
-                              ": a run that goes on keeps its rate, ",
-                              shortest(kept.lr),
-                              ", unless --lr gives it a number"));
-    });
-    return run(kept, callbacks);
-  }
-  const std::optional<FittedLr> lr = with_memory_words(
-      device_of_rank(plan, group.rank()), "in the search for a learning rate", kSmallerSteps, [&] {
-        return find_lr(make_task, data, plan, group, callbacks);
+  if (plan.options.lr.search.empty()) return fit_found(run, group);
+  if (run.resume) return fit_with_kept_rate(run, group);
+  const std::optional<FittedLr> lr =
+      with_memory_words(device, "in the search for a learning rate", kSmallerSteps, [&] {
+        return find_lr(run, group);
       });
   if (!lr) return {.interrupted = true};
-  return run(lr->plan, also_writing(callbacks, *lr, output));
+  FitRequest found = with_plan(run, lr->plan);
+  found.callbacks = also_writing(run.callbacks, *lr, run.output);
+  return fit_found(found, group);
 }
 
 }  // namespace muster::train

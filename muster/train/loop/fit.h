@@ -14,33 +14,33 @@
 
 namespace muster::train {
 
-/// Makes the task, trains it, validates after each epoch, writes metrics and checkpoints under
-/// `output` (rank 0), tests at the end. Collective. `resume` goes on from a checkpoint; see Note
-/// [Exact resume] and Note [Life of a run folder]. `owned` is rank 0's hold on `output` where the caller has it; else
-/// it is taken for this call. Throws a usage error for what cannot go on here, before anything is
-/// written. Throws an environment error if the run diverges, the same on every rank: if the loss is
-/// not finite on any rank, before the step is applied (on a device, while it makes the next one); under 16-mixed if that, or gradients that are
-/// not finite, persist until the loss scale is below 1; if weights are not finite at a checkpoint or
-/// an epoch's end, which are not saved then, or the loss of the validation or test is not.
-FitResult fit(const TaskMaker& make_task,
-              const FitData& data,
-              const FitPlan& plan,
-              const distributed::ProcessGroup& group,
-              const std::filesystem::path& output,
-              const std::optional<Checkpoint>& resume,
-              const FitCallbacks& callbacks,
-              RunFolder* owned = nullptr);
+/// What is trained, how, and where it is kept. On several ranks each has its own: alike but for what
+/// callbacks and `owned` are.
+struct FitRequest {
+  TaskMaker task;  ///< called once on each rank; where something is searched for first, once more
+  FitData data;
+  FitPlan plan;
+  std::filesystem::path output;  ///< the run's folder; rank 0 writes there
+  /// The run goes on from there; see Note [Exact resume] and Note [Life of a run folder].
+  std::optional<Checkpoint> resume = {};
+  FitCallbacks callbacks = {};
+  RunFolder* owned =
+      nullptr;  ///< rank 0's hold on `output`, if the caller has it; else it is taken
+};
 
-/// The same with plan.world_size ranks that are threads of this process, over the backend `thread`;
-/// the caller waits for them. Each uses plan.intraop_threads.
+/// Makes the task, trains it, validates after each epoch, writes metrics and checkpoints under
+/// `output` (rank 0), tests at the end. Collective. Throws a usage error for what cannot go on here,
+/// before anything is written. Throws an environment error if the run diverges, the same on every
+/// rank: if the loss is not finite on any rank, before the step is applied (on a device, while it
+/// makes the next one); under 16-mixed if that, or gradients that are not finite, persist until the
+/// loss scale is below 1; if weights are not finite at a checkpoint or an epoch's end, which are not
+/// saved then, or the loss of the validation or test is not.
+FitResult fit(const FitRequest& run, const distributed::ProcessGroup& group);
+
+/// The same with run.plan.world_size ranks that are threads of this process, over the backend
+/// `thread`; the caller waits for them. Each uses plan.intraop_threads.
 /// Callbacks come from the ranks' threads: those of rank 0 from one, `stop_requested` from all at
 /// once. Throws the first error in time, with the rank in front.
-FitResult fit_on_threads(const TaskMaker& make_task,
-                         const FitData& data,
-                         const FitPlan& plan,
-                         const std::filesystem::path& output,
-                         const std::optional<Checkpoint>& resume,
-                         const FitCallbacks& callbacks,
-                         RunFolder* owned = nullptr);
+FitResult fit_on_threads(const FitRequest& run);
 
 }  // namespace muster::train

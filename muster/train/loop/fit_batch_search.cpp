@@ -34,6 +34,7 @@ FitPlan probe_plan(const FitPlan& plan, int64_t samples) {
   FitOptions& options = probe.options;
   options.lr.search.clear();
   options.val_check_interval = options.checkpoint_every = options.patience = 0;
+  options.max_time = 0;
   options.tensorboard = "off";
   options.test_weights = "last";
   options.log_every = std::numeric_limits<int64_t>::max();
@@ -61,34 +62,21 @@ void wait_for(c10::Device device) {
 /// One probe, on this rank. `stopped` is set where the user wants no more.
 class BatchMeasure {
  public:
-  BatchMeasure(const TaskMaker& make,
-               const FitData& data,
-               const FitPlan& plan,
-               const distributed::ProcessGroup& group,
-               const FitCallbacks& callbacks)
-      : make_(make),
-        data_(data),
-        plan_(plan),
-        group_(group),
-        device_(device_of_rank(plan, group.rank())) {
-    silent_.stop_requested = callbacks.stop_requested;
-  }
+  BatchMeasure(const FitRequest& run, const distributed::ProcessGroup& group)
+      : run_(run), group_(group), device_(device_of_rank(run.plan, group.rank())) {}
 
   memory::BatchProbe of(int64_t batch_per_rank) {
     detail::ProbeSeen seen;
-    const FitPlan plan = probe_plan(plan_, batch_per_rank * group_.world_size());
-    std::optional<detail::Trainer> trainer;  // refers to the plan
+    const FitRequest probe{.task = run_.task,
+                           .data = run_.data,
+                           .plan = probe_plan(run_.plan, batch_per_rank * group_.world_size()),
+                           .output = {},
+                           .callbacks = {.stop_requested = run_.callbacks.stop_requested}};
+    std::optional<detail::Trainer> trainer;  // refers to it
     bool failed = false;
     try {
       memory::reset_device_peak(device_);
-      trainer.emplace(make_,
-                      data_,
-                      plan,
-                      group_,
-                      std::filesystem::path(),
-                      std::optional<Checkpoint>(),
-                      silent_,
-                      nullptr);
+      trainer.emplace(probe, group_);
       seen = trainer->probe(kProbeSteps);
     } catch (...) {
       // Of the ranks whose memory did not run out, too: the guard has told them. Where no other rank
@@ -122,12 +110,9 @@ class BatchMeasure {
     c10::getDeviceAllocator(device_.type())->emptyCache();
   }
 
-  const TaskMaker& make_;
-  const FitData& data_;
-  const FitPlan& plan_;
+  const FitRequest& run_;
   const distributed::ProcessGroup& group_;
   c10::Device device_;
-  FitCallbacks silent_;
   bool stopped_ = false;
 };
 
@@ -178,15 +163,12 @@ bool Trainer::memory_ran_out() const { return guard_ && guard_->state().failures
 
 }  // namespace detail
 
-std::optional<FitPlan> find_batch(const TaskMaker& make_task,
-                                  const FitData& data,
-                                  const FitPlan& plan,
-                                  const distributed::ProcessGroup& group,
-                                  const FitCallbacks& callbacks) {
-  BatchMeasure measure(make_task, data, plan, group, callbacks);
+std::optional<FitPlan> find_batch(const FitRequest& run, const distributed::ProcessGroup& group) {
+  const FitPlan& plan = run.plan;
+  BatchMeasure measure(run, group);
   const int64_t most = std::max<int64_t>(1, plan.train_samples / plan.world_size);
   // A batch normalisation may not train on one sample.
-  const auto task = make_seeded(make_task, plan.options.seed);
+  const auto task = make_seeded(run.task, plan.options.seed);
   const bool needs_two = !memory::Guard::batch_layer(*task->module()).empty();
   const memory::BatchLimits limits{.bytes = measure.limit(),
                                    .most = most,
@@ -201,13 +183,13 @@ std::optional<FitPlan> find_batch(const TaskMaker& make_task,
   const int64_t per_rank = wants_fastest ? found.fastest : found.largest;
   FitPlan out = with_batch_size(plan, with_a_last_batch(plan, per_rank * plan.world_size));
   on_first_rank(group, [&] {
-    if (!callbacks.note) return;
-    callbacks.note(concat("batch size ",
-                          out.options.batch_size,
-                          " found (",
-                          memory::text_of(found, limits),
-                          plan.world_size > 1 ? ", of each rank)" : ")",
-                          found.is_most ? "; the data ends it, not the memory" : ""));
+    if (!run.callbacks.note) return;
+    run.callbacks.note(concat("batch size ",
+                              out.options.batch_size,
+                              " found (",
+                              memory::text_of(found, limits),
+                              plan.world_size > 1 ? ", of each rank)" : ")",
+                              found.is_most ? "; the data ends it, not the memory" : ""));
   });
   return out;
 }

@@ -4,11 +4,13 @@
 
 #include "muster/base/host.h"
 #include "muster/base/json.h"
+#include "muster/tensor/device/generators.h"
 #include "muster/train/checkpoints/checkpoint.h"
 #include "muster/train/checkpoints/model_state.h"
 #include "muster/train/loop/evaluate.h"
 #include "muster/train/loop/messages.h"
 #include "muster/train/loop/run_start.h"
+#include "muster/train/loop/task_parts.h"
 #include "muster/train/loop/training.h"
 #include "muster/train/replicas/first_rank.h"
 
@@ -31,7 +33,7 @@ Trainer::Step Trainer::train_epoch() {
 
 Trainer::Step Trainer::train_steps() {
   while (position_.samples < plan_.samples_per_epoch) {
-    if (finished()) return Step::kDone;  // max_steps inside the epoch
+    if (finished()) return Step::kDone;  // max_steps or max_time inside the epoch
     train_step();
     if (stop_wished_) return Step::kStopped;
   }
@@ -73,7 +75,7 @@ void Trainer::after_step(int64_t samples) {
   const int64_t in_epoch = step_in_epoch();
   if (in_epoch == plan_.steps_per_epoch) return hear_all();  // the epoch's end does both
   const auto is_due = [](int64_t steps, int64_t every) { return every > 0 && steps % every == 0; };
-  if (is_due(in_epoch, plan_.options.val_check_interval)) {
+  if (is_validated_now() && is_due(in_epoch, plan_.options.val_check_interval)) {
     validate();
     groups_->train_mode();
   }
@@ -81,7 +83,7 @@ void Trainer::after_step(int64_t samples) {
     save();
 }
 
-/// What no row and no line has said yet of a run that --max-steps ends, or that is short.
+/// What no row and no line has said yet of a run that --max-steps or --max-time ends, or that is short.
 void Trainer::end_inside_epoch() {
   if (position_.step == started_after_) return;  // an earlier process has said it
   if (position_.samples > 0 && validated_ != position_.step)
@@ -142,8 +144,9 @@ Trainer::Step Trainer::end_epoch() {
   if (plan_.options.tensorboard == "all") {
     log_.weights(whole_parameters(), position_);
   }
-  EpochEnd end{.train = epoch_meter_.metrics()};
-  if (is_validated()) {
+  EpochEnd end{.train = epoch_meter_.metrics(),
+               .is_validated_later = is_validated() && !is_validated_now()};
+  if (is_validated_now()) {
     end.validation = validate();
     const std::string_view metric = schedule_->metric();
     if (!metric.empty()) schedule_->after_epoch(end.validation[metric]);
@@ -165,6 +168,32 @@ Trainer::Step Trainer::end_epoch() {
   return from_first_rank(group_, stops) && !finished() ? Step::kStopped : Step::kDone;
 }
 
+/// --num-sanity-val-steps: whether the validation runs at all, before anything is written. What it
+/// comes to counts for nothing, and the training is as it is without.
+void Trainer::try_validation() {
+  const int64_t batches = plan_.options.num_sanity_val_steps;
+  if (batches == 0 || resume_ != nullptr || !is_validated()) return;
+  const tensor::GeneratorAsItWas generator(generator_);
+  evaluate(*task_,
+           first_batches(data_.validation, plan_, batches),
+           group_,
+           evaluate_options(Phase::kValidate));
+}
+
+EvaluateOptions Trainer::evaluate_options(Phase phase) {
+  return {.batch_size = plan_.options.eval_batch_size,
+          .batch_size_flag = "--eval-batch-size",
+          .workers = plan_.options.workers,
+          .loader_timeout_s = plan_.options.loader_timeout,
+          .precision = plan_.precision.kind,
+          .phase = phase,
+          .step = position_.step,
+          .epoch = position_.epoch,
+          .ranks_per_replica = plan_.ranks_per_replica,
+          .device = device_,
+          .strategy = &parts_[0]->strategy()};
+}
+
 /// Of the averaged weights, where there are some.
 Evaluation Trainer::evaluate_split(const std::shared_ptr<const data::Dataset>& split, Phase phase) {
   std::optional<WeightAverage::InPlace> averages;
@@ -173,17 +202,7 @@ Evaluation Trainer::evaluate_split(const std::shared_ptr<const data::Dataset>& s
       *task_,
       split,
       group_,
-      {.batch_size = plan_.options.eval_batch_size,
-       .batch_size_flag = "--eval-batch-size",
-       .workers = plan_.options.workers,
-       .loader_timeout_s = plan_.options.loader_timeout,
-       .precision = plan_.precision.kind,
-       .phase = phase,
-       .step = position_.step,
-       .epoch = position_.epoch,
-       .ranks_per_replica = plan_.ranks_per_replica,
-       .device = device_,
-       .strategy = &parts_[0]->strategy()},
+      evaluate_options(phase),
       [&](int64_t done, int64_t batches, const Metrics& metrics) {
         log_.progress(std::string(name_of(phase)), position_, done, batches, metrics);
       });

@@ -24,6 +24,7 @@ void Trainer::hear(size_t keep) {
     if (!searches_lr_) divergence_.check_metrics(step_report_->sum(), in(*step));
     step->sum.add(step_report_->sum());
     stop_wished_ = stop_wished_ || step_report_->stop();
+    time_is_over_ = time_is_over_ || step_report_->time_is_over();
     if (--step->answers_due == 0) record_heard();
   }
 }

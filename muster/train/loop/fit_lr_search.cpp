@@ -28,7 +28,7 @@ FitPlan search_plan(const FitPlan& plan) {
   FitPlan search = plan;
   FitOptions& options = search.options;
   options.val_check_interval = options.checkpoint_every = options.patience = 0;
-  options.ema_decay = 0;
+  options.ema_decay = options.max_time = 0;
   options.tensorboard = "off";
   options.log_every = std::numeric_limits<int64_t>::max();
   return search;
@@ -111,22 +111,19 @@ std::optional<LrFound> Trainer::search_lr(const LrSearchOptions& options) {
 
 }  // namespace detail
 
-std::optional<FittedLr> find_lr(const TaskMaker& make_task,
-                                const FitData& data,
-                                const FitPlan& plan,
-                                const distributed::ProcessGroup& group,
-                                const FitCallbacks& callbacks) {
-  const LrSearchOptions options = parse_lr_search(plan.options.lr.search);
-  const FitPlan search = search_plan(plan);
-  FitCallbacks silent;
-  silent.stop_requested = callbacks.stop_requested;
-  std::optional<LrFound> found =
-      detail::Trainer(make_task, data, search, group, {}, {}, silent, nullptr).search_lr(options);
+std::optional<FittedLr> find_lr(const FitRequest& run, const distributed::ProcessGroup& group) {
+  const LrSearchOptions options = parse_lr_search(run.plan.options.lr.search);
+  const FitRequest search{.task = run.task,
+                          .data = run.data,
+                          .plan = search_plan(run.plan),
+                          .output = {},
+                          .callbacks = {.stop_requested = run.callbacks.stop_requested}};
+  std::optional<LrFound> found = detail::Trainer(search, group).search_lr(options);
   if (!found) return std::nullopt;
   on_first_rank(group, [&] {
-    if (callbacks.note) callbacks.note(line_of(*found));
+    if (run.callbacks.note) run.callbacks.note(line_of(*found));
   });
-  return FittedLr{.plan = with_lr(plan, *found), .found = std::move(*found)};
+  return FittedLr{.plan = with_lr(run.plan, *found), .found = std::move(*found)};
 }
 
 FitPlan with_lr_of(const FitPlan& plan, const Checkpoint& checkpoint) {

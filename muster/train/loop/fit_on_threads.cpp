@@ -5,22 +5,16 @@
 
 namespace muster::train {
 
-FitResult fit_on_threads(const TaskMaker& make_task,
-                         const FitData& data,
-                         const FitPlan& plan,
-                         const std::filesystem::path& output,
-                         const std::optional<Checkpoint>& resume,
-                         const FitCallbacks& callbacks,
-                         RunFolder* owned) {
-  const tensor::MathModesGuard modes(math_modes_of(plan.options));
-  const auto ranks = static_cast<int>(plan.world_size);
+FitResult fit_on_threads(const FitRequest& run) {
+  const tensor::MathModesGuard modes(math_modes_of(run.plan.options));
+  const auto ranks = static_cast<int>(run.plan.world_size);
   FitResult result;
   distributed::ThreadWorld(ranks).run(
       [&](const distributed::ProcessGroup& group) {
-        FitResult own = fit(make_task, data, plan, group, output, resume, callbacks, owned);
+        FitResult own = fit(run, group);
         if (group.rank() == 0) result = std::move(own);
       },
-      static_cast<int>(plan.intraop_threads));
+      static_cast<int>(run.plan.intraop_threads));
   return result;
 }
 

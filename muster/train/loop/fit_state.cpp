@@ -20,8 +20,9 @@ void append(tensor::NamedTensorList own, tensor::NamedTensorList& all) {
   all.insert(all.end(), std::make_move_iterator(own.begin()), std::make_move_iterator(own.end()));
 }
 
-constexpr const char* kGuardKey = "memory";   // of a run with --on-oom split
-constexpr const char* kDeviceKey = "device";  // kind of device of a checkpoint; none: the CPU
+constexpr const char* kGuardKey = "memory";    // of a run with --on-oom split
+constexpr const char* kTimeKey = "elapsed_s";  // of a run with --max-time
+constexpr const char* kDeviceKey = "device";   // kind of device of a checkpoint; none: the CPU
 
 std::string other_device_line(const std::string& before, const std::string& now) {
   return concat("the checkpoint is of a run on ",
@@ -62,6 +63,7 @@ void Trainer::restore(const Checkpoint& checkpoint) {
                      ", and this one goes on by ",
                      plan_.options.strategy));
   }
+  before_s_ = checkpoint.loop.value(kTimeKey, 0.0);
   last_saved_ = started_after_ = position_.step;
 }
 
@@ -162,6 +164,7 @@ void Trainer::save() {
     if (!groups_->record().is_null()) loop["groups"] = groups_->record();
     if (Json own = parts_[0]->strategy().record(); !own.is_null())
       loop[kStrategyKey] = std::move(own);
+    if (plan_.options.max_time > 0) loop[kTimeKey] = log_.seconds();
     if (guard_) loop[kGuardKey] = guard_state();
     if (!device_.is_cpu()) loop[kDeviceKey] = c10::DeviceTypeName(device_.type(), true);
     Json plan = plan_.record;

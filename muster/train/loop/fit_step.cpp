@@ -236,14 +236,19 @@ void Trainer::mark_stages(const std::vector<pipeline::Span>& spans, double start
 
 /// What the ranks tell each other of a step, or of a part's.
 void Trainer::post(size_t index, const StepSums& sums) {
-  const bool asks = index + 1 == parts_.size() && callbacks_.stop_requested;
-  const bool stop = asks && callbacks_.stop_requested();
-  step_report_->post({.stop = stop, .hook_failed = hooks_.failed()}, sums);
+  const bool is_last = index + 1 == parts_.size();
+  const bool stop = is_last && callbacks_.stop_requested && callbacks_.stop_requested();
+  step_report_->post({.stop = stop,
+                      .hook_failed = hooks_.failed(),
+                      .time_is_over = is_last && passes_time_limit()},
+                     sums);
 }
 
 void Trainer::clip_gradients(TrainedPart& part) {
   const double limit = plan_.options.gradient_clip_val;
   if (limit <= 0) return;
+  if (plan_.options.gradient_clip_algorithm == "value")
+    return part.strategy().clip_gradient_values(limit);
   made_.back().gradient_norm.emplace(part.strategy().clip_gradients(limit));
   if (!is_late()) check_norm(made_.back());
 }

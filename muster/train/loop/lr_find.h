@@ -21,11 +21,7 @@ struct FittedLr {
 /// Nothing if stop_requested says so on some rank. Throws a usage error, alike on all ranks, for a task of
 /// several parts, and if the loss explodes too early for a suggestion; else as fit(). Collective.
 /// See Note [Learning-rate search].
-std::optional<FittedLr> find_lr(const TaskMaker& make_task,
-                                const FitData& data,
-                                const FitPlan& plan,
-                                const distributed::ProcessGroup& group,
-                                const FitCallbacks& callbacks);
+std::optional<FittedLr> find_lr(const FitRequest& run, const distributed::ProcessGroup& group);
 
 /// The plan with the rate that a run's start has found: a resumed run searches for none. Throws as
 /// kept_rate().

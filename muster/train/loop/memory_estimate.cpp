@@ -86,7 +86,8 @@ class RunOnMeta {
         check_result(*task_, result, /*trains=*/true);
         result.loss.backward();
       }
-      if (plan_.options.gradient_clip_val > 0)
+      // By value it takes no memory.
+      if (plan_.options.gradient_clip_val > 0 && plan_.options.gradient_clip_algorithm == "norm")
         optim::clip_grad_norm(part.module->parameters(), plan_.options.gradient_clip_val);
       part.optimizer->step();
     }

@@ -29,7 +29,8 @@ std::string epoch_line(const FitPlan& plan,
 }
 
 std::string early_stop_line(const FitPlan& plan, const EarlyStopping& best, int64_t best_step) {
-  const bool by_step = plan.options.val_check_interval > 0;
+  const bool by_step =
+      plan.options.val_check_interval > 0 || plan.options.check_val_every_n_epoch > 1;
   if (!best.best()) {
     return concat("stopped early: ",
                   best.epochs_waited(),
@@ -47,6 +48,14 @@ std::string early_stop_line(const FitPlan& plan, const EarlyStopping& best, int6
                 by_step ? best_step : best.best_epoch() + 1,
                 "'s ",
                 metric_text(*best.best()));
+}
+
+std::string time_limit_line(const FitPlan& plan, const formats::TrainPosition& position) {
+  return concat("stopped after step ",
+                position.step,
+                ": --max-time ",
+                human_duration(plan.options.max_time),
+                " is over; a longer one goes on from here");
 }
 
 Error not_finite_error(const FitPlan& plan,

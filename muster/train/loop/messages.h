@@ -25,6 +25,9 @@ std::string epoch_line(const FitPlan& plan,
 /// `best_step`: after which the best validation was.
 std::string early_stop_line(const FitPlan& plan, const EarlyStopping& best, int64_t best_step);
 
+/// Of a run that ends by its time, or that began behind it.
+std::string time_limit_line(const FitPlan& plan, const formats::TrainPosition& position);
+
 struct NotFinite {
   std::string what;    ///< "the loss"
   std::string value;   ///< what was seen: "1 of 2 ranks"

@@ -14,6 +14,8 @@
 #include "muster/optim/optimizer.h"
 #include "muster/optim/schedule.h"
 #include "muster/parallel/hook/comm_hook.h"
+#include "muster/train/loop/run_limits.h"
+#include "muster/train/loop/try_devices.h"
 #include "muster/train/plan/option_checks.h"
 #include "muster/train/plan/placement.h"
 #include "muster/train/replicas/ddp_strategy.h"
@@ -28,39 +30,6 @@ void take_spec(const std::string& text, std::string& name, ParamValues& params) 
   Spec spec = parse_spec(text);
   name = std::move(spec.name);
   params = std::move(spec.params);
-}
-
-/// What cannot work without a validation split is refused before the first step.
-void check_validation(const FitOptions& options, const FitNumbers& numbers) {
-  const int64_t interval = options.val_check_interval;
-  if (numbers.validation_samples > 0 && options.limit_val_batches != 0) {
-    if (interval <= numbers.steps_per_epoch) return;
-    throw usage_error(
-        {.refused = "--val-check-interval",
-         .rule = concat("at most the ", numbers.steps_per_epoch, " steps of an epoch"),
-         .value = std::to_string(interval)});
-  }
-  const bool scheduled = optim::schedules().at(numbers.schedule_name).needs_metric;
-  if (options.patience == 0 && options.test_weights == "last" && !scheduled && interval == 0)
-    return;
-  const bool limited = numbers.validation_samples > 0;
-  throw usage_error({.refused = options.patience > 0             ? "--patience"
-                                : options.test_weights == "best" ? "--test-weights best"
-                                : interval > 0                   ? "--val-check-interval"
-                                               : "--lr-schedule " + numbers.schedule_name,
-                     .rule = "it is decided by the validation samples",
-                     .value = limited ? "--limit-val-batches 0" : "none are held out",
-                     .hint = limited ? "leave --limit-val-batches away, or give some"
-                                     : "hold out some of the training samples"});
-}
-
-/// See Note [Fast dev run].
-void shorten(FitOptions& options) {
-  options.epochs = 1;
-  options.max_steps = 0;
-  options.limit_train_batches = options.limit_val_batches = options.limit_test_batches = 1;
-  options.val_check_interval = options.patience = 0;
-  options.test_weights = "last";
 }
 
 int64_t share_of_batch(int64_t batch_size, int64_t world_size) {
@@ -236,7 +205,9 @@ void check_batch_search(const FitOptions& options, const FitNumbers& numbers) {
   }
   if (options.fast_dev_run || options.limit_train_batches >= 0) {
     throw refusal("a run of a few batches does not say how large they are",
-                  options.fast_dev_run ? "--fast-dev-run" : "--limit-train-batches",
+                  options.fast_dev_run          ? "--fast-dev-run"
+                  : options.overfit_batches > 0 ? "--overfit-batches"
+                                                : "--limit-train-batches",
                   "give --batch-size a number");
   }
 }
@@ -304,11 +275,13 @@ Surroundings surroundings_of(const std::optional<RankEnv>& env, const tensor::De
 }
 
 Placement place_asked(const AskOptions& said, const Surroundings& around) {
-  return place({.device = said.device,
-                .devices = {},
-                .local_rank = around.local_rank,
-                .local_world_size = around.local_world_size,
-                .kinds = around.kinds});
+  Placement placed = place({.device = said.device,
+                            .devices = {},
+                            .local_rank = around.local_rank,
+                            .local_world_size = around.local_world_size,
+                            .kinds = around.kinds});
+  try_devices(placed.devices);
+  return placed;
 }
 
 optim::ScheduleContext schedule_context(const FitNumbers& numbers,
@@ -340,6 +313,8 @@ FitNumbers resolve_fit(FitOptions& options,
                        const SplitFacts& splits,
                        const std::vector<Metric>& metrics) {
   check_options(options);
+  check_least_and_most(options);
+  limit_to_overfit(options);
   FitNumbers numbers;
   numbers.train_samples = splits.train;
   numbers.validation_samples = splits.validation;

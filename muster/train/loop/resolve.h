@@ -31,7 +31,7 @@ Surroundings surroundings_of(const std::optional<RankEnv>& env,
                              const tensor::DeviceKinds& kinds = tensor::usual_devices());
 
 /// Where this rank is to answer, and opens that kind of device: before there is a group. Throws as
-/// place().
+/// place() and try_devices().
 Placement place_asked(const AskOptions& said, const Surroundings& around);
 
 /// What the run's learning-rate schedule knows of it.

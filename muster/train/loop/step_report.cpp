@@ -19,9 +19,12 @@ constexpr size_t kFlags = 2;  // before the sums
 // In the field that counts the ranks that want to stop: those whose hook has thrown. A field of its
 // own would move the sums to other places, and a ring sums each place in another order of ranks.
 constexpr double kHookFailed = 1LL << 32;
+// There, too, and above what all ranks' hooks may add up to: the run's time is over, said by one.
+constexpr double kTimeIsOver = 1LL << 50;
 
 double flags_of(const StepReport::Wishes& wishes) {
-  return (wishes.stop ? 1.0 : 0.0) + (wishes.hook_failed ? kHookFailed : 0.0);
+  return (wishes.stop ? 1.0 : 0.0) + (wishes.hook_failed ? kHookFailed : 0.0) +
+         (wishes.time_is_over ? kTimeIsOver : 0.0);
 }
 
 struct Fields {
@@ -125,7 +128,8 @@ void StepReport::wait() {
   if (exchange.sums_sent) exchange.sums = exchange.sums_sent->wait();
   if (exchange.maxima_sent) exchange.maxima = exchange.maxima_sent->wait();
   const double* fields = exchange.sums.const_data_ptr<double>();
-  hook_failed_ = fields[0] >= kHookFailed;
+  time_is_over_ = fields[0] >= kTimeIsOver;
+  hook_failed_ = std::fmod(fields[0], kTimeIsOver) >= kHookFailed;
   stop_ = std::fmod(fields[0], kHookFailed) > 0;
   not_finite_ = static_cast<int64_t>(fields[1]);
   sum_.set_sums(fields + kFlags,

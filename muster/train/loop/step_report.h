@@ -17,7 +17,7 @@ namespace muster::train {
 
 /// One small all-reduce that runs while backward does, so that before the optimizer's step every
 /// rank knows the same: whether some rank wants to stop, whether a hook has thrown on one, whether
-/// some rank's loss is not finite, and the global loss and metrics. A second one where a metric is a
+/// the run's time is over, whether some rank's loss is not finite, and the global loss and metrics. A second one where a metric is a
 /// least or a greatest value. One thread per rank.
 ///
 /// On an accelerator the ranks know it a step late, so that no step waits for the host: exchanges
@@ -34,6 +34,7 @@ class StepReport {
   struct Wishes {
     bool stop = false;
     bool hook_failed = false;
+    bool time_is_over = false;  ///< said by one rank
   };
 
   /// Starts the exchange. `local` holds this rank's samples of the step, maybe none.
@@ -47,6 +48,7 @@ class StepReport {
 
   bool stop() const { return stop_; }
   bool hook_failed() const { return hook_failed_; }
+  bool time_is_over() const { return time_is_over_; }
   int64_t ranks_not_finite() const { return not_finite_; }
   /// The samples of ranks whose loss is finite.
   const Meter& sum() const { return sum_; }
@@ -75,6 +77,7 @@ class StepReport {
   std::deque<Exchange> exchanges_;
   bool stop_ = false;
   bool hook_failed_ = false;
+  bool time_is_over_ = false;
   int64_t not_finite_ = 0;
   Meter sum_;
 };

@@ -12,6 +12,7 @@
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/data/samplers/exact_cover.h"
+#include "muster/data/sets/subset_dataset.h"
 #include "muster/train/loop/rank_device.h"
 
 namespace muster::train {
@@ -86,6 +87,14 @@ std::string described(Task& task) {
 
 }  // namespace
 
+std::shared_ptr<const data::Dataset> first_batches(
+    const std::shared_ptr<const data::Dataset>& split, const FitPlan& plan, int64_t batches) {
+  if (!split) return split;
+  const int64_t samples = limited_samples(split->size(), batches, plan.options.batch_size);
+  if (samples == split->size()) return split;
+  return std::make_shared<data::SubsetDataset>(split, 0, samples);
+}
+
 std::unique_ptr<data::Loader> make_loader(const FitPlan& plan,
                                           const std::shared_ptr<const data::Dataset>& train,
                                           const distributed::ProcessGroup& group) {
@@ -94,13 +103,15 @@ std::unique_ptr<data::Loader> make_loader(const FitPlan& plan,
       .world_size = group.world_size() / static_cast<int>(plan.ranks_per_replica),
       .rank = group.rank() / static_cast<int>(plan.ranks_per_replica),
       .seed = seed,
-      .shuffle = true};
+      .shuffle = plan.options.overfit_batches == 0};
   std::shared_ptr<const data::Sampler> sampler = train->own_sampler(share);
   if (!sampler) {
     sampler = std::make_shared<data::ExactCoverSampler>(
         plan.train_samples,
-        data::ExactCoverSamplerOptions{
-            .world_size = share.world_size, .rank = share.rank, .seed = seed, .shuffle = true});
+        data::ExactCoverSamplerOptions{.world_size = share.world_size,
+                                       .rank = share.rank,
+                                       .seed = seed,
+                                       .shuffle = share.shuffle});
   }
   return std::make_unique<data::Loader>(
       train,

@@ -12,8 +12,12 @@
 
 namespace muster::train {
 
+/// The split, or the samples of its first batches (of --batch-size samples); -1: all. Null stays null.
+std::shared_ptr<const data::Dataset> first_batches(
+    const std::shared_ptr<const data::Dataset>& split, const FitPlan& plan, int64_t batches);
+
 /// This rank's loader: every training sample once per epoch over all ranks, in an order that is a
-/// function of (seed, epoch).
+/// function of (seed, epoch), or the data's own; see Note [Overfitting some batches].
 std::unique_ptr<data::Loader> make_loader(const FitPlan& plan,
                                           const std::shared_ptr<const data::Dataset>& train,
                                           const distributed::ProcessGroup& group);

@@ -22,6 +22,7 @@
 #include "muster/train/checkpoints/checkpoint_writer.h"
 #include "muster/train/loop/divergence.h"
 #include "muster/train/loop/early_stopping.h"
+#include "muster/train/loop/evaluate.h"
 #include "muster/train/loop/fit.h"
 #include "muster/train/loop/hooks.h"
 #include "muster/train/loop/loader_verdict.h"
@@ -56,14 +57,8 @@ struct ProbeSeen {
 /// One run on one rank. Everything collective happens in the same order on all ranks.
 class Trainer {
  public:
-  Trainer(const TaskMaker& make_task,
-          const FitData& data,
-          const FitPlan& plan,
-          const distributed::ProcessGroup& group,
-          const std::filesystem::path& output,
-          const std::optional<Checkpoint>& resume,
-          const FitCallbacks& callbacks,
-          RunFolder* owned);
+  /// `run` outlives this.
+  Trainer(const FitRequest& run, const distributed::ProcessGroup& group);
 
   FitResult run();
   /// Instead of run(): how the loss answers to rising rates. See Note [Learning-rate search].
@@ -104,7 +99,14 @@ class Trainer {
     Meter sum;               // of all ranks
   };
 
-  bool stops_early() const { return plan_.options.patience > 0 && best_.should_stop(); }
+  bool is_past_minimum() const {
+    return position_.epoch >= plan_.options.min_epochs && position_.step >= plan_.options.min_steps;
+  }
+  bool stops_early() const {
+    return plan_.options.patience > 0 && best_.should_stop() && is_past_minimum();
+  }
+  bool passes_time_limit() const;
+  bool is_complete() const;
   bool finished() const;
   torch::nn::Module& module() { return *module_; }
   optim::Optimizer& optimizer() const { return parts_[0]->optimizer(); }
@@ -177,6 +179,12 @@ class Trainer {
   }
   void write_train_row(double lr);
   bool is_validated() const { return data_.validation && data_.validation->size() > 0; }
+  /// Whether that is in the epoch in hand.
+  bool is_validated_now() const {
+    return is_validated() && (position_.epoch + 1) % plan_.options.check_val_every_n_epoch == 0;
+  }
+  void try_validation();
+  EvaluateOptions evaluate_options(Phase phase);
   void end_inside_epoch();
   void tell_end_inside_epoch();
   Metrics validate();
@@ -232,11 +240,13 @@ class Trainer {
   std::optional<data::Batch> stand_in_;
   bool counts_memory_ = true;  // the device's allocator tells
   bool stop_wished_ = false;
-  bool searches_lr_ = false;  // by the loss alone: a metric that is NaN is the run's to tell
-  bool step_made_ = false;    // by some part: not left out by its loss scale
-  int64_t best_step_ = -1;    // after which the best validation was
-  int64_t validated_ = -1;    // after which this process made the newest one
-  Metrics validation_;        // that one
+  bool time_is_over_ = false;  // all ranks know; see Note [Time limit]
+  double before_s_ = 0;        // that earlier processes worked, as far as a checkpoint says it
+  bool searches_lr_ = false;   // by the loss alone: a metric that is NaN is the run's to tell
+  bool step_made_ = false;     // by some part: not left out by its loss scale
+  int64_t best_step_ = -1;     // after which the best validation was
+  int64_t validated_ = -1;     // after which this process made the newest one
+  Metrics validation_;         // that one
   int64_t last_saved_ = -1;
   int64_t started_after_ = 0;  // the step that this process goes on from
   int64_t checked_ = -1;       // the step whose weights are known to be finite

@@ -56,6 +56,7 @@ struct EpochEnd {
   int64_t epoch = 0;                 ///< 1, 2, … of the whole run
   Metrics train;                     ///< over the epoch, while the weights changed
   Metrics validation;                ///< empty if there is none
+  bool is_validated_later = false;   ///< by check_val_every_n_epoch: not in this epoch
   std::filesystem::path checkpoint;  ///< the state after this epoch, on disk
 };
 
@@ -74,12 +75,15 @@ struct FitCallbacks {
   std::function<void(const track::ProgressEvent&)> progress;
   std::function<void(const std::string&)> note;  ///< rank 0 only: one line for people
   std::function<bool()> stop_requested;          ///< asked each step, on every rank
+  /// Rank 0 only: seconds since the run began in this process, in place of the steady clock's, as what
+  /// --max-time and elapsed_s count; for tests.
+  std::function<double()> clock;
   /// Rank 0 only: the folder is this run's and nothing is refused any more; before the first step.
   std::function<void()> folder_ready;
   /// Rank 0 only, before the next epoch. Waits for the checkpoint, so only where it is wanted. True:
   /// the run is to stop here, as by stop_requested.
   std::function<bool(const EpochEnd&)> epoch_ended;
-  /// Rank 0 only: the run is over by max_steps inside an epoch, which is validated and saved then (and
+  /// Rank 0 only: the run is over by max_steps or max_time inside an epoch, which is validated and saved then (and
   /// not where nobody sets this). `epoch` is that one.
   std::function<void(const EpochEnd&)> ended_inside_epoch;
   /// Rank 0 only: what fit() is about to throw because a loss or a gradient is not finite.

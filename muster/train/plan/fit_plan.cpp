@@ -27,6 +27,22 @@ std::string limits_of(const FitOptions& options) {
   return join(parts, ", ");
 }
 
+/// When there is a validation, where not at each epoch's end alone.
+std::string validations_of(const FitOptions& options) {
+  const int64_t every = options.check_val_every_n_epoch, interval = options.val_check_interval;
+  const int64_t tried = options.num_sanity_val_steps;
+  std::vector<std::string> parts;
+  if (every > 1 || interval > 0) {
+    parts.push_back(every > 1 ? concat("at the end of every ", every, ". epoch")
+                              : "at each epoch's end");
+    if (interval > 0) parts.back() += concat(" and after each ", interval, " steps of it");
+  }
+  if (tried != 0)
+    parts.push_back(
+        concat(tried < 0 ? "all of it" : concat(tried, " batches"), " tried at the start"));
+  return join(parts, ", ");
+}
+
 /// What --lr find will do.
 std::string searched(const std::string& spec) {
   const LrSearchOptions search = parse_lr_search(spec);
@@ -86,9 +102,11 @@ std::string explain(const FitOptions& options, const FitNumbers& plan, const std
          ", validated and tested; one more copy of the model on every rank and in each checkpoint");
   line("loss",
        loss,
-       options.gradient_clip_val > 0
-           ? concat("; gradients clipped to a global norm of ", shortest(options.gradient_clip_val))
-           : "");
+       options.gradient_clip_val > 0 ? concat(options.gradient_clip_algorithm == "value"
+                                                  ? "; each gradient clipped to at most "
+                                                  : "; gradients clipped to a global norm of ",
+                                              shortest(options.gradient_clip_val))
+                                     : "");
   line("precision",
        options.precision,
        ": ",
@@ -151,11 +169,8 @@ std::string explain(const FitOptions& options, const FitNumbers& plan, const std
          options.epochs,
          options.epochs == 1 ? " epoch)" : " epochs)");
   if (const std::string limits = limits_of(options); !limits.empty()) line("limits", limits);
-  if (options.val_check_interval > 0)
-    line("validation",
-         "at each epoch's end and after each ",
-         options.val_check_interval,
-         " steps of it");
+  if (options.overfit_batches > 0) line("overfits", "the same samples in each epoch, unshuffled");
+  if (const std::string when = validations_of(options); !when.empty()) line("validation", when);
   line("workers", options.workers, " per rank");
   line("threads", plan.intraop_threads, " per rank; with another number sums round otherwise");
   line(
@@ -170,9 +185,19 @@ std::string explain(const FitOptions& options, const FitNumbers& plan, const std
     line("stops early",
          "after ",
          options.patience,
-         options.val_check_interval > 0 ? " validations" : " epochs",
+         options.val_check_interval > 0 || options.check_val_every_n_epoch > 1 ? " validations"
+                                                                               : " epochs",
          " without a better ",
          options.monitor);
+  if (options.max_time > 0)
+    line("ends", "after ", human_duration(options.max_time), " of the whole run");
+  if (options.min_epochs > 0 || options.min_steps > 0)
+    line("goes on",
+         "for at least ",
+         options.min_epochs,
+         " epochs and ",
+         options.min_steps,
+         " steps");
   line("test", "with the ", options.test_weights, " weights");
   line("seed", options.seed);
   if (options.fast_dev_run) line("note", "a fast dev run: one batch of each, and nothing is kept");

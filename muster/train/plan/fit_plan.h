@@ -19,7 +19,7 @@ namespace muster::train {
 
 // Note [Fast dev run]
 // As Lightning's: does the program run at all? One epoch of one step on one batch, a batch of the
-// validation, one of the test, whatever --epochs, --max-steps and the limits say; without early
+// validation, one of the test, whatever --epochs, --max-steps, --max-time and the limits say; without early
 // stopping. The schedule's rate is that of the whole run's first step. fit() writes and saves as
 // ever to the folder it is given; a program gives it a temporary one, and removes it at the end.
 

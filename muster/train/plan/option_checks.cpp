@@ -56,6 +56,12 @@ void check_numbers(const FitOptions& options) {
   count("--accumulate-grad-batches", options.accumulate_grad_batches, 1);
   count("--patience", options.patience, 0);
   count("--max-steps", options.max_steps, 0, kNoLimit);
+  count("--min-epochs", options.min_epochs, 0);
+  count("--min-steps", options.min_steps, 0, kNoLimit);
+  in_range("--max-time", options.max_time, 0, kUnbounded);
+  count("--overfit-batches", options.overfit_batches, 0);
+  count("--check-val-every-n-epoch", options.check_val_every_n_epoch, 1);
+  count("--num-sanity-val-steps", options.num_sanity_val_steps, -1);
   if (options.limit_train_batches != -1)
     count("--limit-train-batches", options.limit_train_batches, 1);
   count("--limit-val-batches", options.limit_val_batches, -1);
@@ -84,6 +90,12 @@ void check_numbers(const FitOptions& options) {
 void check_names(const FitOptions& options) {
   one_of("--test-weights", options.test_weights, {"last", "best"});
   one_of("--on-oom", options.on_oom, {"fail", "split", "split-unequal"});
+  one_of("--gradient-clip-algorithm", options.gradient_clip_algorithm, {"norm", "value"});
+  if (options.gradient_clip_algorithm != "norm" && options.gradient_clip_val == 0) {
+    throw usage_error({.refused = "--gradient-clip-algorithm " + options.gradient_clip_algorithm,
+                       .rule = "it says what --gradient-clip-val bounds, and there is none",
+                       .hint = "say --gradient-clip-val, or leave --gradient-clip-algorithm away"});
+  }
   one_of("--ema-buffers", options.ema_buffers, {"average", "copy"});
   if (options.ema_buffers != "average" && options.ema_decay == 0) {
     throw usage_error({.refused = "--ema-buffers " + options.ema_buffers,

@@ -9,6 +9,7 @@
 #include "muster/formats/dataset_spec.h"
 #include "muster/formats/index_list.h"
 #include "muster/train/plan/fit_plan.h"
+#include "muster/train/plan/option_infos.h"
 
 namespace muster::train {
 namespace {

@@ -28,6 +28,8 @@
 #include "muster/train/loop/memory_estimate.h"
 #include "muster/train/loop/start_checks.h"
 #include "muster/train/loop/step_timeline.h"
+#include "muster/train/loop/try_devices.h"
+#include "muster/train/plan/option_infos.h"
 #include "muster/train/plan/placement.h"
 #include "muster/train/program/as_rank.h"
 #include "muster/train/program/run_status.h"
@@ -246,6 +248,9 @@ ProgramEnd run_program(Program& program,
     tell_other_machines(env);
     return end;
   }
+  // Before the ranks meet: whose device is not to be had lets nobody wait.
+  try_devices(plan.devices,
+              env && env->world_size > 1 ? std::optional<int>(env->rank) : std::nullopt);
   if (owned) owned->check(resume ? &*resume : nullptr);
   if (first) check_trace(trace);
   if (first && !is_kept) owned = std::make_unique<RunFolder>(scratch.emplace().path());
@@ -269,15 +274,20 @@ ProgramEnd run_program(Program& program,
       .about = std::move(about)};
   TrainAsTrial trial(voice.note);
   if (first && is_kept) trial.attach(callbacks);
-  const FitData data = program.data();
-  const TaskMaker task = program.task(resume.has_value());
+  FitData data = program.data();
+  TaskMaker task = program.task(resume.has_value());
   program.add_hooks(callbacks);
   RunStatus status(distributed::program_name() + " train", plan, env);
   status.attach(callbacks);
   if (const std::string why = status.why_not(); first && !why.empty()) voice.say(why);
-  end.result = plan.threads > 0
-                   ? fit_on_threads(task, data, plan, end.output, resume, callbacks, owned.get())
-                   : fit(task, data, plan, group, end.output, resume, callbacks, owned.get());
+  const FitRequest run{.task = std::move(task),
+                       .data = std::move(data),
+                       .plan = plan,
+                       .output = end.output,
+                       .resume = resume,
+                       .callbacks = callbacks,
+                       .owned = owned.get()};
+  end.result = plan.threads > 0 ? fit_on_threads(run) : fit(run, group);
   if (voice.finish_progress) voice.finish_progress();
   return end;
 }

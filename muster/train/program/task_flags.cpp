@@ -10,6 +10,7 @@
 #include "muster/base/text.h"
 #include "muster/program/line/parse.h"
 #include "muster/program/line/said.h"
+#include "muster/train/plan/option_infos.h"
 #include "muster/train/program/run_program.h"
 
 namespace muster::train {

@@ -50,6 +50,7 @@ void TrainAsTrial::attach(FitCallbacks& callbacks) {
 }
 
 bool TrainAsTrial::report(const EpochEnd& end) {
+  if (end.is_validated_later) return false;  // the study's metric may be the validation's
   const tune::Decision decision = link_->report(
       metrics_of(end), {.step = end.epoch, .checkpoint = fs::absolute(end.checkpoint).string()});
   if (decision.action == tune::Action::kContinue) return false;

@@ -76,6 +76,7 @@ void RunLog::open_tensorboard(int64_t resumed_after, const std::vector<Metric>& 
 }
 
 double RunLog::seconds() const {
+  if (callbacks_.clock) return before_s_ + callbacks_.clock();
   return before_s_ + std::chrono::duration<double>(Clock::now() - start_).count();
 }
 

@@ -2,6 +2,7 @@
 // people, and at the end a page.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -32,6 +33,9 @@ class RunLog {
   /// of the checkpoint that the run goes on from, -1 for a new run; rows of metrics and events
   /// beyond it are dropped. `metrics` are the task's.
   void open(int64_t resumed_after, const std::vector<Metric>& metrics);
+
+  /// Earlier processes worked so long on the run, which their last rows may not tell.
+  void count_before(double seconds) { before_s_ = std::max(before_s_, seconds); }
 
   /// Training in an epoch begins or goes on: epoch_s of the rows counts from here.
   void begin_epoch() { epoch_start_ = Clock::now(); }

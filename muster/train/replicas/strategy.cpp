@@ -26,6 +26,11 @@ at::Tensor Strategy::clip_gradients(double max_norm) {
   return optim::clip_grad_norm(module()->parameters(), max_norm);
 }
 
+void Strategy::clip_gradient_values(double limit) {
+  // Each rank bounds what its optimizer sees: all gradients, or the pieces of its shards.
+  optim::clip_grad_value(optimizer().parameters(), limit);
+}
+
 std::vector<WeighedResult> Strategy::evaluate(const BatchToCut& batch) {
   return {{batch.pass(batch.batch), batch.weight(batch.batch)}};
 }

@@ -92,6 +92,8 @@ class Strategy {
   /// Scales all gradients together so that their norm is at most `max_norm`. Returns the norm
   /// before, a scalar, the same number on every rank. See clip_grad_norm.
   virtual at::Tensor clip_gradients(double max_norm);
+  /// Bounds each element of the gradients that the next step sees by `limit`. See clip_grad_value.
+  virtual void clip_gradient_values(double limit);
 
   /// Whether the first backward of a process settles something (buckets) that later sums depend on.
   /// A resumed run then makes one on any batch, and drops its gradients, before it loads the

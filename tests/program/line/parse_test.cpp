@@ -5,6 +5,7 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -12,6 +13,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/program/line/said.h"
 #include "muster/program/line/value.h"
 
 #include "tests/support/error_of.h"
@@ -129,6 +131,22 @@ TEST(Parse, ReadsSpansOfTime) {
   EXPECT_EQ(test::refusal_of([] { read_duration("--budget", ""); }),
             "--budget: a span of time is needed: 90s, 1h30m, or a number of seconds (got \"\")\n"
             "hint: units are d, h, m, s and ms, the longer ones first");
+}
+
+TEST(Parse, AnOptionWhoseValueIsTimeIsASpanOfIt) {
+  struct {
+    std::string_view name = "max_time", value = "TIME", help = "of all";
+    bool show_default = false;
+  } const info;
+  double seconds = 0;
+  const auto app = make_app("muster x", "About.", "");
+  add_option_flag(*app, info, seconds);
+  EXPECT_THAT(app->help(), HasSubstr("  --max-time TIME"));
+  std::ostringstream out, err;
+  Console console(out, err, false, false);
+  const std::vector<std::string> words = {"--max-time", "1h30m"};
+  EXPECT_EQ(parse(*app, words, console), std::nullopt);
+  EXPECT_EQ(seconds, 5400);
 }
 
 TEST(Parse, ShowsDefaultsInTheHelp) {

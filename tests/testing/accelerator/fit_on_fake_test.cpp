@@ -154,13 +154,13 @@ FakeRan ran(const FakeRun& run, const fs::path& output) {
       callbacks.step_ended = [&](const StepEnd& end) { all.hooks.push_back(text_of_step(end)); };
       callbacks.note = [&](const std::string& line) { all.notes.push_back(line); };
     }
-    FitResult result = fit([] { return std::make_unique<Masked>(); },
-                           run.data,
-                           plan,
-                           group,
-                           output,
-                           checkpoint,
-                           callbacks);
+    FitResult result = fit({.task = [] { return std::make_unique<Masked>(); },
+                            .data = run.data,
+                            .plan = plan,
+                            .output = output,
+                            .resume = checkpoint,
+                            .callbacks = callbacks},
+                           group);
     if (group.rank() == 0) all.result = std::move(result);
   });
   all.last = read_checkpoint(all.result.checkpoint);

@@ -110,13 +110,11 @@ Checkpoint trained(const RowRun& run) {
     for (int rank = 0; rank < run.world; ++rank)
       plan.devices.push_back(run.on_cpu ? c10::Device(c10::kCPU) : FakeAccelerator::device(rank));
     plan.record = to_json(options, plan);
-    FitResult own = fit([] { return std::make_unique<RowTask>(); },
-                        data,
-                        plan,
-                        group,
-                        folder.path(),
-                        std::nullopt,
-                        {});
+    FitResult own = fit({.task = [] { return std::make_unique<RowTask>(); },
+                         .data = data,
+                         .plan = plan,
+                         .output = folder.path()},
+                        group);
     if (group.rank() == 0) result = std::move(own);
   });
   return read_checkpoint(result.checkpoint);

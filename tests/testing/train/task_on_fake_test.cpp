@@ -123,12 +123,13 @@ PlacedRun placed_run(FitOptions options,
     return task;
   };
   PlacedRun run;
+  const FitRequest request{
+      .task = make, .data = data, .plan = plan, .output = folder.path(), .resume = resume};
   if (plan.threads > 0) {
-    run.result = fit_on_threads(make, data, plan, folder.path(), resume, {});
+    run.result = fit_on_threads(request);
   } else {
-    testing::run_ranks(1, [&](distributed::ProcessGroup group) {
-      run.result = fit(make, data, plan, group, folder.path(), resume, {});
-    });
+    testing::run_ranks(1,
+                       [&](distributed::ProcessGroup group) { run.result = fit(request, group); });
   }
   run.last = read_checkpoint(run.result.checkpoint);
   return run;

@@ -71,13 +71,11 @@ std::string error_of_run(train::FitOptions options,
   testing::run_ranks(2, [&](const distributed::ProcessGroup& group) {
     const int rank = group.rank();
     try {
-      train::fit([&] { return std::make_unique<Odd>(rank, reduce, say); },
-                 data,
-                 test::planned(options, 2, data, metrics),
-                 group,
-                 output,
-                 {},
-                 {});
+      train::fit({.task = [&] { return std::make_unique<Odd>(rank, reduce, say); },
+                  .data = data,
+                  .plan = test::planned(options, 2, data, metrics),
+                  .output = output},
+                 group);
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kEnvironment);
       errors[static_cast<size_t>(rank)] = error.what();

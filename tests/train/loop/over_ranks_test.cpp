@@ -233,7 +233,11 @@ train::Checkpoint run_forked(train::FitOptions options,
                            data.facts(),
                            {});
     plan.record = train::to_json(plan.options, plan);
-    train::fit([] { return std::make_unique<ForkedTask>(); }, data, plan, group, output, {}, {});
+    train::fit({.task = [] { return std::make_unique<ForkedTask>(); },
+                .data = data,
+                .plan = plan,
+                .output = output},
+               group);
   });
   return train::load_checkpoint(output);
 }

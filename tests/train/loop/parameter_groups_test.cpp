@@ -278,7 +278,7 @@ TEST(ParameterGroups, OfATaskTrainAsTorchsOptimizerWithGroups) {
     const test::Folder folder;
     testing::run_ranks(2, [&](distributed::ProcessGroup group) {
       const train::FitPlan plan = plan_for_layers(options, data, 2);
-      train::fit(make, data, plan, group, folder.path(), {}, {});
+      train::fit({.task = make, .data = data, .plan = plan, .output = folder.path()}, group);
     });
     const Tensors end = tensors_of(train::load_checkpoint(folder.path()).model);
     for (const auto& item : net->named_parameters())
@@ -301,17 +301,11 @@ TEST(ParameterGroups, OfATaskThatMakeNoSenseAreRefusedOnAllRanks) {
       const train::FitPlan plan = plan_for_layers(options, data, 2);
       const int rank = group.rank();
       errors[rank] = refusal_of([&] {
-        train::fit(
-            [&] {
-              return std::make_unique<Layers>(
-                  [&](torch::nn::Sequential& net) { return groups(net, rank); });
-            },
-            data,
-            plan,
-            group,
-            folder.path(),
-            {},
-            {});
+        const auto make = [&] {
+          return std::make_unique<Layers>(
+              [&](torch::nn::Sequential& net) { return groups(net, rank); });
+        };
+        train::fit({.task = make, .data = data, .plan = plan, .output = folder.path()}, group);
       });
     });
     EXPECT_EQ(errors[0], errors[1]);

@@ -11,6 +11,7 @@
 #include "muster/base/text.h"
 #include "muster/data/sets/tensor_dataset.h"
 #include "muster/train/classifier/train_plan.h"
+#include "muster/train/plan/option_infos.h"
 
 #include "tests/support/error_of.h"
 
@@ -64,6 +65,7 @@ TEST(Plan, EveryWordThatHelpNamesIsTaken) {
   train::TrainOptions options;
   options.weights = "a.safetensors";  // --head new is about them
   options.ema_decay = 0.9;            // and --ema-buffers about that
+  options.gradient_clip_val = 1;      // and --gradient-clip-algorithm
   int words = 0;
   const auto stands_for_another = [](char c) { return (c >= 'A' && c <= 'Z') || c == ','; };
   train::visit_options(options, [&](const train::OptionInfo& info, auto& value) {
@@ -84,8 +86,8 @@ TEST(Plan, EveryWordThatHelpNamesIsTaken) {
     }
   });
   // activations, head, strategy and backend, device, precision, matmul precision, buffers, split,
-  // monitor, test weights, tensorboard, on-oom
-  EXPECT_EQ(words, 2 + 2 + 2 + 3 + 3 + 3 + 2 + 4 + 2 + 2 + 3 + 3);
+  // monitor, test weights, tensorboard, on-oom, clip algorithm
+  EXPECT_EQ(words, 2 + 2 + 2 + 3 + 3 + 3 + 2 + 4 + 2 + 2 + 3 + 3 + 2);
 }
 
 TEST(Plan, TheBatchIsGlobalAndSharedEqually) {

@@ -115,8 +115,11 @@ TEST(TaskCollate, IsThatOfFit) {
                       Summing().metrics());
       plan.options = options;
       plan.record = to_json(options, plan);
-      const FitResult result =
-          fit([] { return std::make_unique<Summing>(); }, data, plan, group, folder.path(), {}, {});
+      const FitResult result = fit({.task = [] { return std::make_unique<Summing>(); },
+                                    .data = data,
+                                    .plan = plan,
+                                    .output = folder.path()},
+                                   group);
       EXPECT_EQ(result.steps, 4);
       EXPECT_DOUBLE_EQ(result.test.metrics["sum"], sum_of_all());
     });

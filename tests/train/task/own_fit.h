@@ -81,13 +81,13 @@ inline OwnRun run_own(const FitOptions& options,
   testing::run_ranks(world, [&](distributed::ProcessGroup group) {
     std::optional<Checkpoint> checkpoint;
     if (resume) checkpoint = read_checkpoint(*resume);
-    results[static_cast<size_t>(group.rank())] = train::fit([&] { return make(group.rank()); },
-                                                            data,
-                                                            planned(options, world, data, metrics),
-                                                            group,
-                                                            output,
-                                                            checkpoint,
-                                                            {});
+    results[static_cast<size_t>(group.rank())] =
+        train::fit({.task = [&] { return make(group.rank()); },
+                    .data = data,
+                    .plan = planned(options, world, data, metrics),
+                    .output = output,
+                    .resume = checkpoint},
+                   group);
   });
   return {results[0], read_checkpoint(results[0].checkpoint)};
 }
