@@ -148,6 +148,7 @@ void Trainer::save() {
   Json of_task = task_->state();
   if (const int rank = parts_[0]->strategy().seeing_rank(); rank != 0)
     of_task = parse_json(group_.broadcast_text(json_text(of_task), rank), "a task's state");
+  for (const auto& part : parts_) part->strategy().settle_record();
   last_saved_ = position_.step;
   const auto place = folder_ != nullptr ? folder_->place() : std::nullopt;
   if (place && *place != folder_->path()) writer_.emplace(*place, plan_.options.keep_checkpoints);

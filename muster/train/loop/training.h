@@ -42,9 +42,6 @@ namespace muster::train::detail {
 
 using Clock = std::chrono::steady_clock;
 
-/// Of a checkpoint's loop: Strategy::record().
-inline constexpr const char* kStrategyKey = "strategy";
-
 /// What a probe of --batch-size auto has measured on one rank.
 struct ProbeSeen {
   double peak = 0;     ///< bytes of the device in all its steps

@@ -30,6 +30,16 @@ constexpr const char* kRanksKey = "ranks";
 constexpr const char* kScheduleKey = "schedule";
 constexpr const char* kSplitKey = "split";
 constexpr const char* kMicroBatchesKey = "micro_batches";
+constexpr const char* kPredictedKey = "predicted";  // by stage; see to_json(StageAccount)
+constexpr const char* kMeasuredKey = "measured";    // likewise
+
+/// Whether the record is of this cut.
+bool is_of(const Json& record, const PipelineCut& cut, int64_t ranks) {
+  return record.is_object() && record.value(kRanksKey, int64_t{0}) == ranks &&
+         record.value(kScheduleKey, std::string()) == cut.schedule &&
+         record.value(kMicroBatchesKey, int64_t{0}) == cut.micro_batches &&
+         record.value(kSplitKey, std::string()) == text_of_split(cut.first_block);
+}
 
 /// Each parameter is on the rank of its unit: there is no place for others.
 void require_parameters_in_units(const torch::nn::Module& module,
@@ -166,11 +176,27 @@ std::vector<std::string> names_of(const std::vector<Block>& blocks) {
   return names;
 }
 
-Json record_of(const PipelineCut& cut, int64_t ranks) {
-  return {{kRanksKey, ranks},
-          {kScheduleKey, cut.schedule},
-          {kMicroBatchesKey, cut.micro_batches},
-          {kSplitKey, text_of_split(cut.first_block)}};
+Json record_of(const PipelineCut& cut, int64_t ranks, const std::vector<StageAccount>& measured) {
+  Json record = {{kRanksKey, ranks},
+                 {kScheduleKey, cut.schedule},
+                 {kMicroBatchesKey, cut.micro_batches},
+                 {kSplitKey, text_of_split(cut.first_block)}};
+  if (!cut.predicted.empty()) record[kPredictedKey] = to_json(cut.predicted);
+  if (!measured.empty()) record[kMeasuredKey] = to_json(measured);
+  return record;
+}
+
+std::vector<std::string> lines_of_record(const Json& record) {
+  if (!record.is_object()) return {};
+  return stage_lines(stages_from(record.value(kPredictedKey, Json())),
+                     stages_from(record.value(kMeasuredKey, Json())));
+}
+
+std::vector<StageAccount> measured_before(const Json& record,
+                                          const PipelineCut& cut,
+                                          int64_t ranks) {
+  return is_of(record, cut, ranks) ? stages_from(record.value(kMeasuredKey, Json()))
+                                   : std::vector<StageAccount>();
 }
 
 std::vector<Block> blocks_of(torch::nn::Module& module,
@@ -223,7 +249,8 @@ PipelineCut cut_module(std::vector<Block> blocks,
                   fastest.micro_batches,
                   text_of_split(fastest.first_block),
                   fastest.times_room,
-                  fastest.forecast}
+                  fastest.forecast,
+                  to_json(fastest.predicted)}
           .dump();
     });
     const Json words = Json::parse(found);
@@ -232,11 +259,14 @@ PipelineCut cut_module(std::vector<Block> blocks,
     options.split = words.at(2);
     cut.times_room = words.at(3);
     cut.forecast = words.at(4);
+    cut.predicted = stages_from(words.at(5));
   }
   cut.schedule = options.schedule;
   cut.micro_batches = options.micro_batches;
   cut.first_block = split_from(options.split, owner);
   require_stages(cut, owner);
+  if (!cut.is_measured && is_of(request.record, cut, ranks))
+    cut.predicted = stages_from(request.record.value(kPredictedKey, Json()));
   cut.checkpointed = chosen_checkpoints(cut, measured, request);
   return cut;
 }

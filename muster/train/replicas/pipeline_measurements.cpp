@@ -118,7 +118,8 @@ PipelineMeasurements::Found PipelineMeasurements::fastest(const PipelineStrategy
                         human_duration(plan.partition.step_s),
                         ", bubble ",
                         fixed(100 * plan.bubble, 1),
-                        " %")};
+                        " %"),
+                 predicted_stages(plan)};
   };
   if (const auto plan = within(room, 1)) return found(*plan, 1);
   pipeline::PipelinePlan least = within({}, 1).value();

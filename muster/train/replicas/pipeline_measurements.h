@@ -33,6 +33,7 @@ class PipelineMeasurements {
     pipeline::Split first_block;
     double times_room = 1;  // of PipelineCut
     std::string forecast;   // of PipelineCut
+    std::vector<StageAccount> predicted;
   };
   /// With which a step is shortest, of those for which ranks have room enough; if there are none, of
   /// those that want least more than there is (within 1 %).

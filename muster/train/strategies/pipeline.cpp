@@ -67,6 +67,7 @@ extern constinit const StrategyEntry pipeline_entry{
           detail::check_pipeline(module, plan.ranks_per_replica, params, kPipeline);
         },
     .splits_steps = true,
-    .divides_model = true};
+    .divides_model = true,
+    .lines_of_record = &detail::lines_of_record};
 
 }  // namespace muster::train
