@@ -138,6 +138,7 @@ class Trainer {
   void load_scalers(const Json& state);
   void load_hooks(const Checkpoint& checkpoint);
   void make_average();
+  tensor::NamedTensorList whole_averages();
   void load_average(const Checkpoint& checkpoint);
   int64_t skipped_steps() const;
   const LossScaler& scaler() const { return parts_[0]->scaler(); }

@@ -131,6 +131,8 @@ class Strategy {
   virtual tensor::NamedTensorList whole_state(tensor::NamedTensorList state) { return state; }
   /// The same with this rank's pieces instead, as far as it has some. Not collective.
   virtual tensor::NamedTensorList own_state(tensor::NamedTensorList state) { return state; }
+  /// What own_state() gave was written to, alike on all ranks that have a piece of the same.
+  virtual void weights_written() {}
 
   /// What the transfer of gradients depends on besides (a communication hook's): this rank's own;
   /// names and shapes are alike on all ranks. Not collective, as its counterpart, which takes an

@@ -5,7 +5,10 @@
 #include <torch/torch.h>
 
 #include "muster/base/file.h"
+#include "muster/base/json.h"
 #include "muster/base/text.h"
+
+#include "muster/train/replicas/strategy.h"
 
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
@@ -284,8 +287,6 @@ TEST(PipelineTraining, SaysWhatCannotBe) {
     return error_of([&] { run_as(strategy, options, 2, folder.path()); });
   };
   const auto as_it_is = [](train::TrainOptions&) {};
-  EXPECT_THAT(refusal("pipeline", [](auto& options) { options.ema_decay = 0.9; }),
-              HasSubstr("strategy pipeline with --ema-decay"));
   EXPECT_THAT(refusal("pipeline", [](auto& options) { options.sync_batch_norm = true; }),
               HasSubstr("strategy pipeline with --sync-batch-norm"));
   EXPECT_THAT(refusal("pipeline", [](auto& options) { options.comm_hook = "fp16"; }),
