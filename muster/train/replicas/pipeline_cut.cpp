@@ -144,23 +144,37 @@ PipelineStrategyOptions as_before(PipelineStrategyOptions options,
   return options;
 }
 
-std::vector<bool> chosen_checkpoints(const PipelineCut& cut,
-                                     const PipelineMeasurements& measured,
-                                     const StrategyRequest& request) {
+std::string text_of_bits(const std::vector<bool>& bits) {
+  std::string text;
+  for (const bool bit : bits) text += bit ? '1' : '0';
+  return text;
+}
+
+std::vector<bool> bits_from(std::string_view text) {
+  std::vector<bool> bits;
+  for (const char c : text) bits.push_back(c == '1');
+  return bits;
+}
+
+/// What is checkpointed and offloaded.
+void choose_treatment(PipelineCut& cut,
+                      const PipelineMeasurements& measured,
+                      const StrategyRequest& request) {
   using Kind = parallel::BlockRule::Kind;
   const auto rule = parallel::parse_block_rule(request.plan.options.activation_checkpointing,
                                                "--activation-checkpointing");
-  if (rule.kind == Kind::kOff) return {};
-  if (rule.kind != Kind::kBudget)
-    return parallel::blocks_by_rule(rule, std::vector<BlockBytes>(cut.blocks.size()));
+  if (rule.kind == Kind::kOff) return;
+  if (rule.kind != Kind::kBudget) {
+    cut.checkpointed = parallel::blocks_by_rule(rule, std::vector<BlockBytes>(cut.blocks.size()));
+    return;
+  }
   const std::string chosen = found_by_first_rank(request.group, [&] {
-    std::string text;
-    for (const bool again : measured.checkpoints(rule, cut)) text += again ? '1' : '0';
-    return text;
+    const PipelineMeasurements::Treated treated = measured.within(rule, cut);
+    return concat(text_of_bits(treated.checkpointed), '/', text_of_bits(treated.offloaded));
   });
-  std::vector<bool> again;
-  for (const char c : chosen) again.push_back(c == '1');
-  return again;
+  const size_t between = chosen.find('/');
+  cut.checkpointed = bits_from(std::string_view(chosen).substr(0, between));
+  cut.offloaded = bits_from(std::string_view(chosen).substr(between + 1));
 }
 
 }  // namespace
@@ -168,6 +182,17 @@ std::vector<bool> chosen_checkpoints(const PipelineCut& cut,
 int64_t stage_of(size_t block, const pipeline::Split& first_block) {
   const auto next = std::ranges::upper_bound(first_block, static_cast<int64_t>(block));
   return next - first_block.begin() - 1;
+}
+
+std::string treatment_text(const PipelineCut& cut) {
+  const auto again = std::ranges::count(cut.checkpointed, true);
+  const auto offloaded = std::ranges::count(cut.offloaded, true);
+  return concat(again > 0 ? concat("; ", again, " of ", cut.blocks.size(), " units run again") : "",
+                offloaded > 0 ? concat("; activations of ",
+                                       offloaded,
+                                       offloaded == 1 ? " stage wait" : " stages wait",
+                                       " on the host")
+                              : "");
 }
 
 std::vector<std::string> names_of(const std::vector<Block>& blocks) {
@@ -267,7 +292,7 @@ PipelineCut cut_module(std::vector<Block> blocks,
   require_stages(cut, owner);
   if (!cut.is_measured && is_of(request.record, cut, ranks))
     cut.predicted = stages_from(request.record.value(kPredictedKey, Json()));
-  cut.checkpointed = chosen_checkpoints(cut, measured, request);
+  choose_treatment(cut, measured, request);
   return cut;
 }
 

@@ -39,6 +39,7 @@ struct PipelineCut {
   std::string schedule;            ///< as the options say, or the one chosen
   int64_t micro_batches = 0;       ///< likewise
   std::vector<bool> checkpointed;  ///< by block; empty: none
+  std::vector<bool> offloaded;     ///< by stage; empty: none
   bool is_measured = false;        ///< what the options leave open, now
   /// Of a measured one where none fits into the ranks' memory: how many times what a rank has it
   /// takes, which is the least; else 1.
@@ -73,6 +74,9 @@ PipelineCut cut_module(std::vector<parallel::Block> blocks,
                        const PipelineStrategyOptions& options,
                        int64_t ranks,
                        std::string_view owner);
+
+/// "; 2 of 6 units run again; activations of 1 stage wait on the host", or less of it.
+std::string treatment_text(const PipelineCut& cut);
 
 /// The stage that has this block.
 int64_t stage_of(size_t block, const pipeline::Split& first_block);

@@ -91,6 +91,7 @@ class PipelineStrategy final : public Strategy {
                                                        .micro_batches = cut_.micro_batches,
                                                        .first_block = cut_.first_block,
                                                        .checkpointed = cut_.checkpointed,
+                                                       .offloaded = cut_.offloaded,
                                                        .pipeline_axis = kStages,
                                                        .data_axis = kData,
                                                        .synchronizes = !options_.gantt.empty(),
@@ -352,26 +353,25 @@ std::string PipelineStrategy::line() const {
   std::vector<std::string> stages;
   for (const int64_t first : cut_.first_block)
     stages.push_back(cut_.blocks.at(static_cast<size_t>(first)).name);
-  const auto again = std::ranges::count(cut_.checkpointed, true);
-  return concat(
-      "pipeline: ",
-      cut_.schedule,
-      " of ",
-      counted(cut_.micro_batches, "micro-batch, ", "micro-batches, "),
-      counted(std::ssize(stages), "stage on ", "stages on "),
-      counted(mesh_.size(kStages), "rank", "ranks"),
-      mesh_.size(kData) > 1 ? concat(", ", mesh_.size(kData), " replicas") : "",
-      stages.size() == 1 ? "; it begins with " : "; they begin with ",
-      join(stages, ", "),
-      cut_.is_measured
-          ? concat(" (measured: ", cut_.forecast, "; the same again: ", again_text(), ")")
-          : "",
-      cut_.times_room > 1 ? concat("; no cut fits into the memory that is free, less a twentieth: "
-                                   "this one wants least, ",
-                                   fixed(100 * (cut_.times_room - 1), 0),
-                                   " % more")
-                          : "",
-      again > 0 ? concat("; ", again, " of ", cut_.blocks.size(), " units run again") : "");
+  return concat("pipeline: ",
+                cut_.schedule,
+                " of ",
+                counted(cut_.micro_batches, "micro-batch, ", "micro-batches, "),
+                counted(std::ssize(stages), "stage on ", "stages on "),
+                counted(mesh_.size(kStages), "rank", "ranks"),
+                mesh_.size(kData) > 1 ? concat(", ", mesh_.size(kData), " replicas") : "",
+                stages.size() == 1 ? "; it begins with " : "; they begin with ",
+                join(stages, ", "),
+                cut_.is_measured
+                    ? concat(" (measured: ", cut_.forecast, "; the same again: ", again_text(), ")")
+                    : "",
+                cut_.times_room > 1
+                    ? concat("; no cut fits into the memory that is free, less a twentieth: "
+                             "this one wants least, ",
+                             fixed(100 * (cut_.times_room - 1), 0),
+                             " % more")
+                    : "",
+                treatment_text(cut_));
 }
 
 }  // namespace

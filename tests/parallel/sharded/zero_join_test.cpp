@@ -155,7 +155,7 @@ TEST(ZeroJoin, AddsUpBackwardsAlsoOnARankThatHasEnded) {
   const auto ours = joined_by_zero(uneven, 3);
   EXPECT_EQ(difference(ours[0], ours[1]), 0);
   // By hand: what one rank ends in, whose batches are halved where the other one has ended.
-  const RandomNet net(3);
+  RandomNet net(3);
   net->to(torch::kDouble);
   auto adam = joined_adam(trained_of(*net));
   for (int64_t step = 0; step < 2; ++step) {
