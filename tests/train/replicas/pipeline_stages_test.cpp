@@ -83,7 +83,7 @@ TEST(PipelineStages, AreToldSideBySide) {
   const std::vector<StageAccount> measured{{0.002, 0.004, 0.25, 0}};
   EXPECT_THAT(
       stage_lines(predicted, measured),
-      ElementsAre("stage 0: predicted forward 1.20 ms, backward 2.40 ms, idle 12.5 %, at most 3 "
+      ElementsAre("stage 0: predicted forward 1.20 ms, backward 2.40 ms, idle 12.5 %, at most 3.0 "
                   "MiB; measured forward 2.00 ms, backward 4.00 ms, idle 25.0 %"));
   EXPECT_THAT(stage_lines({}, measured),
               ElementsAre("stage 0: measured forward 2.00 ms, backward 4.00 ms, idle 25.0 %"));
