@@ -9,3 +9,4 @@
 #include "muster/pipeline/partition/plan.h"
 #include "muster/pipeline/schedule/schedule.h"
 #include "muster/pipeline/simulate/simulator.h"
+#include "muster/pipeline/simulate/waiting_letters.h"

@@ -48,7 +48,7 @@ ROOMS = {
         "backends": ["meet", "call", "thread", "shm", "two_level", "nccl"]}, torch=True),
     "parallel": Room("one model over a group", ["base", "pipeline", "tensor", "distributed"], {
         "module": [], "threads": [], "hook": ["module"], "hooks": ["hook", "module"], "ddp": ["module", "hook"],
-        "sharded": ["module", "ddp"], "replicas": ["module", "threads", "ddp"], "batch_norm": ["module"], "precision": ["module"],
+        "sharded": ["module", "hook", "ddp"], "replicas": ["module", "threads", "ddp"], "batch_norm": ["module"], "precision": ["module"],
         "activations": ["batch_norm"], "pipeline": ["module", "threads", "precision", "activations"],
         "pipeline_ranks": ["module", "pipeline"]}, torch=True),
     "optim": Room("optimizers, schedules, clipping", ["base", "tensor"], {"": [], "optimizers": [""], "schedules": [""]}, torch=True),

@@ -4,6 +4,7 @@
 #include <thread>
 #include <utility>
 
+#include <pthread.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "muster/base/error.h"
@@ -340,6 +341,7 @@ class HeartbeatStore::Beats {
 };
 
 void HeartbeatStore::run(const std::shared_ptr<Common>& common) {
+  ::pthread_setname_np(::pthread_self(), "muster-beat");
   try {
     // A connection of its own: what another thread asks the store for may take until its timeout.
     const auto store = std::exchange(common->store, nullptr)->clone();

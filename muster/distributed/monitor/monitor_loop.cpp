@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <pthread.h>
+
 #include "muster/distributed/monitor/monitor_core.h"
 
 namespace muster::distributed {
@@ -35,6 +37,7 @@ void MonitorLoop::remove(const Monitor& monitor) {
 }
 
 void MonitorLoop::run() {
+  ::pthread_setname_np(::pthread_self(), "muster-watch");  // for debuggers, and to be counted by
   std::unique_lock lock(mutex_);
   runner_ = std::this_thread::get_id();
   while (look_at_all(lock)) {

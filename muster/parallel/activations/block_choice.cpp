@@ -106,6 +106,26 @@ std::optional<int64_t> bytes_of(std::string_view text) {
   return static_cast<int64_t>(bytes);
 }
 
+/// BYTES, BYTES/BYTES/…, and ",offload=…" behind them.
+std::optional<BlockRule> budget_of(std::string_view text) {
+  constexpr std::string_view kOffload = ",offload=";
+  BlockRule rule{.kind = BlockRule::Kind::kBudget};
+  if (const size_t comma = text.find(kOffload); comma != std::string_view::npos) {
+    const std::string_view rate = text.substr(comma + kOffload.size());
+    rule.offload_bytes_per_s = rate == "off" ? std::optional<int64_t>(0) : bytes_of(rate);
+    if (!rule.offload_bytes_per_s) return std::nullopt;
+    text = text.substr(0, comma);
+  }
+  for (const std::string& part : split(text, '/')) {
+    const auto bytes = bytes_of(part);
+    if (!bytes) return std::nullopt;
+    rule.stage_budgets.push_back(*bytes);
+    rule.budget_bytes += *bytes;
+  }
+  if (rule.stage_budgets.size() == 1) rule.stage_budgets.clear();
+  return rule;
+}
+
 }  // namespace
 
 int64_t peak_bytes(std::span<const BlockBytes> blocks,
@@ -144,8 +164,7 @@ BlockRule parse_block_rule(std::string_view text, std::string_view flag) {
     if (every && *every >= 1) return {.kind = BlockRule::Kind::kEvery, .every = *every};
   }
   if (text.starts_with("budget:")) {
-    const auto bytes = bytes_of(text.substr(7));
-    if (bytes) return {.kind = BlockRule::Kind::kBudget, .budget_bytes = *bytes};
+    if (auto rule = budget_of(text.substr(7))) return *rule;
   }
   refuse_rule(text, flag);
 }

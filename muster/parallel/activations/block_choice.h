@@ -42,12 +42,17 @@ std::optional<std::vector<bool>> cheapest_choice(std::span<const BlockBytes> blo
                                                  int64_t in_flight = 1);
 
 /// What is asked for: "off", "blocks" (every one), "every:K" (block K, 2 K, …, counted from 1) or
-/// "budget:BYTES" (1500000, 24KiB, 512MiB, 2GiB).
+/// "budget:BYTES" (1500000, 24KiB, 512MiB, 2GiB). Of a pipeline also "budget:BYTES/BYTES/…", one for
+/// each stage, and ",offload=off" or ",offload=BYTES" behind it: a second's between device and host.
 struct BlockRule {
   enum class Kind { kOff, kEvery, kBudget };
   Kind kind = Kind::kOff;
   int64_t every = 1;
   int64_t budget_bytes = 0;
+  std::vector<int64_t> stage_budgets = {};          ///< by stage, where there are several
+  std::optional<int64_t> offload_bytes_per_s = {};  ///< 0: off; none: measured
+
+  bool is_of_pipeline() const { return !stage_budgets.empty() || offload_bytes_per_s; }
 
   bool operator==(const BlockRule&) const = default;
 };

@@ -32,6 +32,14 @@ void CommHook::load_state(const NamedTensors& state) {
                      .hint = "resume with the hook that the checkpoint was made with"});
 }
 
+at::Tensor CommHook::before_scatter(const at::Tensor& /*gradients*/) {
+  throw internal_error({.refused = "a communication hook that scatters nothing"});
+}
+
+at::Tensor CommHook::after_scatter(const at::Tensor& /*sum*/, at::ScalarType /*dtype*/) {
+  throw internal_error({.refused = "a communication hook that scatters nothing"});
+}
+
 std::shared_ptr<CommHook> make_comm_hook(CommHookFunction function) {
   return std::make_shared<FunctionHook>(std::move(function));
 }

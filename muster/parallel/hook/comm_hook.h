@@ -57,6 +57,18 @@ class CommHook {
   /// overwritten. A sparse bucket holds one sparse gradient.
   virtual BucketReduction reduce(c10d::GradBucket& bucket) = 0;
 
+  // Where each rank keeps a piece of the average alone (ZeRO's stages 2 and 3), the bucket is
+  // reduced and scattered by whoever sums it, and a hook says what travels.
+
+  /// Whether it can: what it sends of a bucket is summed element by element.
+  virtual bool scatters() const { return false; }
+  /// `gradients` // [ranks x piece], this rank's, undivided; may be overwritten. Returns what the ranks
+  /// sum in their place // as long, of any dtype, divided by the number of ranks. Throws an internal
+  /// error unless scatters(), as its counterpart.
+  virtual at::Tensor before_scatter(const at::Tensor& gradients);
+  /// `sum` // [piece], this rank's. Returns the average in `dtype`.
+  virtual at::Tensor after_scatter(const at::Tensor& sum, at::ScalarType dtype);
+
   /// What the next step depends on, for this rank: error feedback differs from rank to rank, so
   /// every rank saves its own. With it, a resumed run goes on bit for bit; powersgd's exception is
   /// in Note [PowerSGD].

@@ -22,6 +22,15 @@ class HalfHook final : public CommHook {
             }};
   }
 
+  bool scatters() const override { return true; }
+  at::Tensor before_scatter(const at::Tensor& gradients) override {
+    const at::Tensor sent = gradients.is_complex() ? gradients : gradients.to(dtype_);
+    return sent.div_(group_.world_size());
+  }
+  at::Tensor after_scatter(const at::Tensor& sum, at::ScalarType dtype) override {
+    return sum.to(dtype);
+  }
+
  private:
   distributed::ProcessGroup group_;
   at::ScalarType dtype_;

@@ -15,12 +15,17 @@ namespace muster::parallel {
 std::vector<Stage> cut(const std::vector<Block>& blocks,
                        const pipeline::Split& first_block,
                        const std::vector<bool>& checkpointed,
-                       const std::vector<StagePlace>& places) {
+                       const std::vector<StagePlace>& places,
+                       const std::vector<bool>& offloaded) {
   refuse_repeated_names(blocks);
   if (!checkpointed.empty() && checkpointed.size() != blocks.size())
     throw usage_error({.refused = "which blocks are checkpointed",
                        .rule = "that is said of all or none",
                        .value = concat(checkpointed.size(), " of ", blocks.size())});
+  if (!offloaded.empty() && offloaded.size() != first_block.size())
+    throw usage_error({.refused = "which stages are offloaded",
+                       .rule = "that is said of all or none",
+                       .value = concat(offloaded.size(), " of ", first_block.size())});
   std::vector<Stage> stages;
   std::vector<NamedTensors> parameters, buffers;
   for (size_t s = 0; s < first_block.size(); ++s) {
@@ -36,7 +41,8 @@ std::vector<Stage> cut(const std::vector<Block>& blocks,
     stages.emplace_back(std::vector<Block>(blocks.begin() + from, blocks.begin() + to),
                         device,
                         std::move(again),
-                        shares);
+                        shares,
+                        !offloaded.empty() && offloaded[s]);
     parameters.push_back(stages.back().parameters());
     buffers.push_back(stages.back().buffers());
   }

@@ -23,12 +23,13 @@ struct StagePlace {
 };
 
 /// The stages, by number; nothing is moved yet. `first_block` is whole (split_of), `checkpointed`
-/// has a word for each block or none. Throws a usage error for blocks of one name, a tensor that two
+/// has a word for each block or none, `offloaded` for each stage or none. Throws a usage error for blocks of one name, a tensor that two
 /// stages have, and checkpointed blocks that could not draw the same again where they are.
 std::vector<Stage> cut(const std::vector<Block>& blocks,
                        const pipeline::Split& first_block,
                        const std::vector<bool>& checkpointed,
-                       const std::vector<StagePlace>& places);
+                       const std::vector<StagePlace>& places,
+                       const std::vector<bool>& offloaded = {});
 
 /// What the ranks do, with messages, by the number of micro-batches. One thread.
 class StepLists {

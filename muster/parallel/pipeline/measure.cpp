@@ -287,6 +287,11 @@ std::vector<BlockCosts> measure_blocks(const std::vector<Block>& blocks,
       costs.parameter_bytes = borrowed.parameter_bytes() * (1 + options.bytes_beside_parameter);
       before = measurement.holds_output();
       inputs = measurement.outputs();
+      if (!last) {
+        costs.handed_bytes = bytes_of(inputs, false);
+        costs.sent_bytes = options.sends_copies ? costs.handed_bytes : 0;
+        costs.gradient_bytes = bytes_of(inputs, true);
+      }
       if (options.bytes_per_s > 0) {
         costs.activation_s = bytes_of(inputs, false) / options.bytes_per_s;
         costs.gradient_s = bytes_of(inputs, true) / options.bytes_per_s;

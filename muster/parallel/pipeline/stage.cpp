@@ -1,6 +1,7 @@
 #include "muster/parallel/pipeline/stage.h"
 
 #include <algorithm>
+#include <optional>
 
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -10,6 +11,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/parallel/activations/checkpointed.h"
+#include "muster/tensor/saved_tensors.h"
 
 namespace muster::parallel {
 namespace {
@@ -24,6 +26,9 @@ struct Entrance : torch::autograd::Function<Entrance> {
     return gradients;
   }
 };
+
+// Less is not worth its way; what a budget counts for a stage (Note [Bytes of stages]) is larger by far.
+constexpr int64_t kLeastOffloaded = int64_t{1} << 16;
 
 /// The leaf that a tensor becomes in this stage's graph.
 at::Tensor leaf_of(const at::Tensor& tensor, bool needs_gradient) {
@@ -65,11 +70,15 @@ size_t first_same(const Tensors& tensors, size_t place) {
 Stage::Stage(std::vector<Block> blocks,
              c10::Device device,
              std::vector<bool> again,
-             bool shares_device)
+             bool shares_device,
+             bool offloads)
     : blocks_(std::move(blocks)),
       device_(device),
       again_(std::move(again)),
-      shares_device_(shares_device) {}
+      shares_device_(shares_device) {
+  if (offloads && !device.is_cpu())
+    offload_ = std::make_unique<ActivationOffload>(OffloadOptions{.min_bytes = kLeastOffloaded});
+}
 
 NamedTensors Stage::parameters() const { return of_blocks(blocks_, &parameters_of); }
 NamedTensors Stage::buffers() const { return of_blocks(blocks_, &buffers_of); }
@@ -101,6 +110,8 @@ Handed Stage::forward(int64_t micro_batch, const Handed& inputs) {
     tensors.push_back(behind_entrance(leaf));
     ends.push_back(leaf);
   }
+  std::optional<tensor::SavedTensorScope> scope;
+  if (offload_ && c10::GradMode::is_enabled()) scope.emplace(*offload_);
   const bool ends_behind_first =
       splits_backward_ && blocks_.size() > 1 && none_needs_gradient(ends);
   for (size_t i = 0; i < blocks_.size(); ++i) {

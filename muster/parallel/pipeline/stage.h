@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <c10/core/Device.h>
 
+#include "muster/parallel/activations/offload.h"
 #include "muster/parallel/module/tensors.h"
 #include "muster/parallel/pipeline/block.h"
 #include "muster/parallel/pipeline/callbacks.h"
@@ -43,11 +45,13 @@ class Stage {
   /// The blocks' modules are on `device` already. `again`: which blocks are checkpointed (Note
   /// [Recomputation]), by their place in the stage; others, and those beyond, run plainly.
   /// `shares_device`: with another rank, so that LibTorch's default generator is not this one's
-  /// alone.
+  /// alone. `offloads`: what forward keeps for backward waits on the host, where the stage is on
+  /// another device (Note [Activation offload]).
   Stage(std::vector<Block> blocks,
         c10::Device device,
         std::vector<bool> again = {},
-        bool shares_device = false);
+        bool shares_device = false,
+        bool offloads = false);
 
   c10::Device device() const { return device_; }
   const std::vector<Block>& blocks() const { return blocks_; }
@@ -98,6 +102,7 @@ class Stage {
   c10::Device device_;
   std::vector<bool> again_;
   bool shares_device_;
+  std::unique_ptr<ActivationOffload> offload_;  // null: what is kept stays
   bool splits_backward_ = false;
   std::vector<Kept> kept_;
 };

@@ -34,6 +34,9 @@ struct DistributedPipelineOptions {
   std::vector<TiedParameter> tied = {};
   /// By block, whether it is checkpointed (Note [Recomputation]). Empty: none.
   std::vector<bool> checkpointed = {};
+  /// By stage, whether its activations wait on the host (Note [Activation offload]), where its device
+  /// is another one. Empty: none.
+  std::vector<bool> offloaded = {};
   /// Of a mesh: whose ranks have the stages; and whose have the same stages of other pipelines,
   /// over which gradients are averaged as soon as they are whole, as DDP does. There may be none.
   std::string pipeline_axis = "pipeline", data_axis = "data";

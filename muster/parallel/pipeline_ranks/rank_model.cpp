@@ -32,6 +32,8 @@ std::string words_of(const DistributedPipelineOptions& options,
       concat("a loss that is a ", options.reduction == LossReduction::kMean ? "mean" : "sum", "\n");
   for (size_t i = 0; i < options.checkpointed.size(); ++i)
     if (options.checkpointed[i]) text += concat("checkpointed block ", i, "\n");
+  for (size_t i = 0; i < options.offloaded.size(); ++i)
+    if (options.offloaded[i]) text += concat("offloaded stage ", i, "\n");
   for (const TiedParameter& tied : options.tied)
     text += concat("tied ", tied.follower, " to ", tied.owner, "\n");
   if (options.gathers_timeline) text += "a gathered timeline\n";
@@ -102,7 +104,7 @@ void RankModel::cut_here(const DistributedPipelineOptions& options) {
   placement = lists->of(options.micro_batches).placement;
   mine = placement.stages_of(ranks.rank());
   const std::vector<StagePlace> places(first_block.size(), {device, false});
-  stages = cut(blocks, first_block, options.checkpointed, places);
+  stages = cut(blocks, first_block, options.checkpointed, places, options.offloaded);
   NamedTensors all;
   std::vector<int> rank_of;
   for (int64_t stage = 0; stage < std::ssize(stages); ++stage) {

@@ -38,7 +38,9 @@ void clear_padding(const at::Tensor& buffer,
 
 ShardedGradients::ShardedGradients(const ShardedParameters& parameters,
                                    ShardedGradientOptions options)
-    : parameters_(parameters), options_(std::move(options)) {
+    : parameters_(parameters),
+      options_(std::move(options)),
+      divisor_(parameters.group().world_size()) {
   const size_t count = parameters.parameters().size();
   bucket_of_.resize(count);
   place_of_.resize(count);
@@ -92,6 +94,7 @@ void ShardedGradients::mark_smallest() {
 void ShardedGradients::drop() {
   for (at::Tensor& shard : shards_) shard = at::Tensor();
   reached_.assign(reached_.size(), false);
+  backwards_ = 0;
 }
 
 void ShardedGradients::zero_grad() {
@@ -168,10 +171,12 @@ void ShardedGradients::fill(size_t parameter, const at::Tensor& gradient) {
   at::Tensor place = at::as_strided(
       filling.buffer, tensor.sizes(), tensor.strides(), layout.offsets[place_of_[parameter]]);
   // As c10d's Reducer: by the rounded 1 / world size, before the sum, so that results are DDP's.
-  if (gradient.defined()) {
-    at::mul_out(place, gradient, at::native::wrapped_scalar_tensor(1.0 / world));
-  } else {
+  if (!gradient.defined()) {
     place.zero_();
+  } else if (options_.hook) {
+    place.copy_(gradient);
+  } else {
+    at::mul_out(place, gradient, at::native::wrapped_scalar_tensor(1.0 / divisor_));
   }
   arrived_[parameter] = true;
   if (--filling.missing == 0) filled_.push_back(bucket);
@@ -198,6 +203,19 @@ void ShardedGradients::begin() {
   if (backward_.expired()) begin_backward();
 }
 
+void ShardedGradients::shadow_backward() {
+  const c10::NoGradGuard no_grad;
+  reset();
+  if (options_.before_backward) options_.before_backward();
+  for (size_t i = 0; i < arrived_.size(); ++i) {
+    if (parameters_.parameters()[i].second.numel() == 0) continue;
+    fill(i, {});
+    if (!options_.find_unused_parameters) reached_[i] = true;
+  }
+  launch_full();
+  end_backward();
+}
+
 void ShardedGradients::complete(size_t bucket) {
   const c10::NoGradGuard no_grad;
   for (const size_t parameter : parameters_.layout(bucket).parameters) {
@@ -209,6 +227,8 @@ void ShardedGradients::complete(size_t bucket) {
 void ShardedGradients::launch(size_t bucket) {
   if (flights_.size() == kBucketsInFlight) land();
   Flight flight{.bucket = bucket, .buffer = std::move(filling_[bucket].buffer)};
+  flight.dtype = flight.buffer.scalar_type();
+  if (options_.hook) flight.buffer = options_.hook->before_scatter(flight.buffer);
   if (parameters_.group().world_size() == 1) {
     flight.sum = flight.buffer;
   } else {
@@ -220,9 +240,10 @@ void ShardedGradients::launch(size_t bucket) {
 }
 
 void ShardedGradients::land() {
-  const Flight flight = std::move(flights_.front());
+  Flight flight = std::move(flights_.front());
   flights_.erase(flights_.begin());
   if (flight.work) flight.work->wait();
+  if (options_.hook) flight.sum = options_.hook->after_scatter(flight.sum, flight.dtype);
   at::Tensor& shard = shards_[flight.bucket];
   if (shard.defined()) {
     shard.add_(flight.sum);
@@ -243,6 +264,7 @@ void ShardedGradients::end_backward() {
     launch_full();
   }
   while (!flights_.empty()) land();
+  ++backwards_;
   if (!order_learnt_) learn_order();
   if (options_.find_unused_parameters) complete_unused();
 }

@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include "muster/parallel/hook/comm_hook.h"
 #include "muster/parallel/module/accumulator_hooks.h"
 #include "muster/parallel/sharded/gradient_marks.h"
 #include "muster/parallel/sharded/sharded_parameters.h"
@@ -21,6 +23,8 @@ struct ShardedGradientOptions {
   bool find_unused_parameters = false;
   /// Runs when a backward begins: drop() is still in time there.
   std::function<void()> before_backward;
+  /// What travels of a bucket; null: the gradients divided by the number of ranks.
+  std::shared_ptr<CommHook> hook;
 };
 
 // Note [Sharded gradients]
@@ -60,6 +64,18 @@ class ShardedGradients {
   /// of weights lie between those of gradients.
   void complete(size_t bucket);
 
+  /// By how much each gradient is divided from now on; a hook divides by itself.
+  void set_divisor(int ranks) { divisor_ = ranks; }
+  /// Takes part in a backward of the other ranks with zeros. See Note [Join of shards].
+  void shadow_backward();
+  /// Backwards in the sums, since drop() or zero_grad().
+  int64_t backwards() const { return backwards_; }
+
+  /// Before the first backward.
+  void set_hook(std::shared_ptr<CommHook> hook) { options_.hook = std::move(hook); }
+  const std::shared_ptr<CommHook>& hook() const { return options_.hook; }
+  bool has_run() const { return order_learnt_; }
+
   /// Drops this rank's shard alone.
   void drop();
   /// Drops this rank's shard, and what a backward that threw left behind.
@@ -72,7 +88,8 @@ class ShardedGradients {
   };
   struct Flight {
     size_t bucket;
-    at::Tensor buffer, sum;  // [world_size * chunk], [chunk]
+    at::Tensor buffer, sum;             // [world_size * chunk], [chunk]
+    at::ScalarType dtype = at::kFloat;  // of the average
     c10::intrusive_ptr<c10d::Work> work;
   };
 
@@ -103,6 +120,8 @@ class ShardedGradients {
   std::vector<size_t> filled_;  // buckets in the order in which this backward filled them
   size_t next_ = 0;             // index into order_
   bool order_learnt_ = false;
+  int divisor_ = 1;
+  int64_t backwards_ = 0;
   bool is_ending_ = false;  // the backward: every bucket is launched
   /// Of the backward under way: gone with it, whether it ends or throws.
   std::weak_ptr<void> backward_;

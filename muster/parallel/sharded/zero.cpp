@@ -19,18 +19,4 @@ void detail::refuse_sparse_gradients(const NamedTensors& parameters,
   }
 }
 
-void detail::refuse_comm_hook() {
-  throw usage_error({.refused = "a communication hook with ZeRO stage 2 or 3",
-                     .rule = "gradients are reduced and scattered there, and a hook averages whole "
-                             "ones",
-                     .hint = "take stage 1, or DistributedDataParallel"});
-}
-
-void detail::refuse_hook_state(const std::string& name) {
-  throw usage_error({.refused = "a state of communication in ZeRO stage 2 or 3",
-                     .rule = "it is that of stage 1's buckets and hook",
-                     .value = name,
-                     .hint = "load it into stage 1, or leave it out"});
-}
-
 }  // namespace muster::parallel

@@ -38,10 +38,6 @@ std::optional<std::vector<at::Tensor>> updated_tensors(Optimizer& optimizer) {
 void refuse_sparse_gradients(const NamedTensors& parameters,
                              const std::vector<std::string>& sparse);
 
-/// Of stages 2 and 3. Throw a usage error.
-[[noreturn]] void refuse_comm_hook();
-[[noreturn]] void refuse_hook_state(const std::string& name);
-
 template <class Module>
 NamedTensors shardable_parameters_of(Module& module) {
   const NamedTensors parameters = named_parameters_of(module);
@@ -132,7 +128,8 @@ class ShardedDataParallel {
                               .find_unused_parameters = options.find_unused_parameters,
                               .broadcast_buffers = options.broadcast_buffers,
                               // Else gradients would be held twice.
-                              .gradient_as_bucket_view = true});
+                              .gradient_as_bucket_view = true,
+                              .comm_hook = options.comm_hook});
     }
     if constexpr (detail::kIsTorchModule<Module>) tree_.emplace(detail::module_of(module_));
   }
@@ -239,24 +236,40 @@ class ShardedDataParallel {
     return weigh(mean_loss, samples, samples_of_all(samples, group()));
   }
   at::Tensor weigh(const at::Tensor& mean_loss, int64_t samples, int64_t samples_of_all) const {
-    return share_of_loss(mean_loss, samples, samples_of_all, group().world_size());
+    return share_of_loss(mean_loss, samples, samples_of_all, core_->ranks_of_mean());
   }
 
-  /// As DistributedDataParallel's, of stage 1. Throws a usage error in stages 2 and 3: gradients are
-  /// reduced and scattered there, and a hook averages whole ones.
+  /// Stage 2: as DistributedDataParallel's, for ranks with different numbers of batches. `optimizer`
+  /// is the one that `body` steps: a rank whose body has returned goes on updating its shard by it
+  /// until all have ended. zero_grad() lies before the first forward of a step; `body` steps and clips
+  /// by this object. Collective. Throws a usage error in stages 1 and 3.
+  ///
+  ///     zero.join(adam, [&] { for (auto& batch : *loader) step(batch); });
+  template <class Optimizer>
+  void join(Optimizer& optimizer,
+            const std::function<void()>& body,
+            const JoinOptions& options = {}) {
+    if (const auto tensors = detail::updated_tensors(optimizer)) core_->require_shard(*tensors);
+    core_->join(
+        options, [&] { optimizer.step(); }, body);
+  }
+
+  /// As DistributedDataParallel's. In stages 2 and 3 a hook changes what of a bucket is reduced and
+  /// scattered: throws a usage error for one that averages whole buckets by itself, as powersgd and
+  /// functions do (CommHook::scatters).
   void register_comm_hook(std::shared_ptr<CommHook> hook) {
-    if (!ddp_) detail::refuse_comm_hook();
+    if (!ddp_) return core_->register_comm_hook(std::move(hook));
     ddp_->register_comm_hook(std::move(hook));
   }
   void register_comm_hook(CommHookFunction hook) {
     register_comm_hook(make_comm_hook(std::move(hook)));
   }
-  /// As DistributedDataParallel's: of the hook and the buckets of stage 1; nothing in stages 2 and 3.
-  NamedTensors state() const { return ddp_ ? ddp_->state() : NamedTensors(); }
+  /// As DistributedDataParallel's: of the hook, and of the buckets of stage 1.
+  NamedTensors state() const { return ddp_ ? ddp_->state() : core_->hook_state(); }
   /// Throws a usage error if it does not fit, one of stage 1 into another stage, say.
   void load_state(const NamedTensors& state) {
     if (ddp_) return ddp_->load_state(state);
-    if (!state.empty()) detail::refuse_hook_state(state.front().first);
+    core_->load_hook_state(state);
   }
 
   ZeroCore& core() { return *core_; }

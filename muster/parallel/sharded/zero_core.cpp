@@ -64,6 +64,9 @@ std::optional<UnitMap> units_of(const ZeroOptions& options, const NamedTensors& 
          .value = concat("stage ", options.stage, " with ", options.units.size()),
          .hint = "name the submodules that forward calls by tensor::call_unit()"});
   }
+  if (options.stage != 1 && has_comm_hook(options.comm_hook) &&
+      !make_comm_hook(options.comm_hook, distributed::ProcessGroup(nullptr))->scatters())
+    refuse_hook_of_shards(options.comm_hook);
   if (options.stage != 3) return std::nullopt;
   return UnitMap(options.units, parameters);
 }
@@ -125,11 +128,15 @@ ZeroCore::ZeroCore(const NamedTensors& parameters,
   gradients_ = std::make_unique<ShardedGradients>(
       parameters_,
       ShardedGradientOptions{.find_unused_parameters = options.find_unused_parameters,
-                             .before_backward = [this] {
-                               if (!dropped()) return;
-                               marks_.put();
-                               gradients_->drop();
-                             }});
+                             .before_backward =
+                                 [this] {
+                                   if (!dropped()) return;
+                                   marks_.put();
+                                   gradients_->drop();
+                                 },
+                             .hook = {}});
+  if (has_comm_hook(options.comm_hook))
+    register_comm_hook(make_comm_hook(options.comm_hook, parameters_.group()));
   if (units_ && options.find_unused_parameters) {
     units_->watch_backward([this] { gradients_->begin(); },
                            [this](size_t bucket) { gradients_->complete(bucket); });
@@ -140,6 +147,7 @@ ZeroCore::ZeroCore(const NamedTensors& parameters,
   for (const auto& [name, buffer] : buffers) {
     if (buffer.defined()) untrained.push_back(buffer.detach());
   }
+  all_buffers_ = untrained;
   if (options.broadcast_buffers) buffers_ = untrained;
   std::unordered_set<const void*> in_shards;  // tied ones have several names
   if (frozen_)
@@ -152,19 +160,20 @@ ZeroCore::ZeroCore(const NamedTensors& parameters,
   broadcast(untrained);
 }
 
-void ZeroCore::broadcast(const std::vector<at::Tensor>& tensors) const {
+void ZeroCore::broadcast(const std::vector<at::Tensor>& tensors, int root) const {
   if (tensors.empty()) return;
   // A forward in inference mode would have tensors travel that other threads may not write to.
   const c10::InferenceMode no_inference(false);
   const c10::NoGradGuard no_grad;
-  c10d::broadcast_coalesced(parameters_.group().c10d(), tensors, kBroadcastBytes, 0);
+  c10d::broadcast_coalesced(parameters_.group().c10d(), tensors, kBroadcastBytes, root);
 }
 
 void ZeroCore::before_forward() {
   if (dropped()) zero_grad();
   if (units_) units_->release_units();
   if (units_ || c10::GradMode::is_enabled()) take_weights();
-  broadcast(buffers_);
+  announce(c10::GradMode::is_enabled() ? ZeroJoinCall::kTraining : ZeroJoinCall::kForward);
+  broadcast(buffers_, join_ ? join_->authority : 0);
 }
 
 /// Stage 1: before the first gradient of a backward is added to the parameters'.
@@ -190,51 +199,6 @@ bool ZeroCore::dropped() const {
                      .rule = "gradients add up, or are dropped, of all parameters together",
                      .value = concat(gone, " of ", marks_.size(), " pieces"),
                      .hint = "write zero.zero_grad()"});
-}
-
-NamedTensors ZeroCore::own_weights() {
-  take_weights();
-  if (units_) units_->take_held();
-  NamedTensors own = parameters_.own_weights();
-  if (frozen_) {
-    for (auto& named : frozen_->own_weights()) own.push_back(std::move(named));
-  }
-  return own;
-}
-
-void ZeroCore::load_weights(const NamedTensors& weights) {
-  take_weights();
-  for (const auto& [name, whole] : weights) {
-    if (frozen_ && frozen_->has(name)) {
-      frozen_->load_weight(name, whole);
-      continue;
-    }
-    if (!parameters_.has(name)) {
-      std::vector<std::string> names;
-      for (const auto& [own, piece] : parameters_.parameters()) names.push_back(own);
-      if (frozen_)
-        for (const auto& [own, piece] : frozen_->parameters()) names.push_back(own);
-      throw usage_error({.refused = concat("weight ", name),
-                         .rule = "a parameter of the module that is in shards has that name",
-                         .hint = suggestion(name, names)});
-    }
-    parameters_.load_weight(name, whole);
-  }
-}
-
-NamedTensors ZeroCore::gather_weights() {
-  const std::string kind = "weight/";
-  take_weights();
-  if (units_) units_->take_held();
-  NamedTensors out;
-  for (const ShardedParameters* part : {&std::as_const(parameters_), frozen()}) {
-    if (part == nullptr) continue;
-    NamedTensors own;
-    for (const auto& [name, piece] : part->own_weights()) own.emplace_back(kind + name, piece);
-    for (auto& [name, tensor] : part->gather(own))
-      out.emplace_back(name.substr(kind.size()), std::move(tensor));
-  }
-  return out;
 }
 
 void ZeroCore::take_weights() {
@@ -320,6 +284,7 @@ void ZeroCore::require_shard(const std::vector<at::Tensor>& tensors) const {
 
 void ZeroCore::step(const std::function<void()>& update) {
   if (dropped()) zero_grad();
+  announce(ZeroJoinCall::kStep);
   take_weights();
   if (units_) units_->release_all();  // what was gathered is of yesterday behind the step
   const PutAtEnd marks{marks_};
@@ -336,6 +301,7 @@ void ZeroCore::step(const std::function<void()>& update) {
 
 void ZeroCore::step_by_bucket(const std::function<void(size_t)>& update) {
   if (dropped()) zero_grad();
+  announce(ZeroJoinCall::kStep);
   take_weights();
   if (units_) units_->release_all();  // what was gathered is of yesterday behind the step
   const PutAtEnd marks{marks_};
@@ -356,6 +322,7 @@ double ZeroCore::clip_grad_norm(double max_norm) {
                        .value = shortest(max_norm)});
   }
   if (dropped()) zero_grad();
+  announce(ZeroJoinCall::kClip, max_norm);
   const c10::NoGradGuard no_grad;
   const distributed::ProcessGroup& group = parameters_.group();
   std::vector<std::vector<at::Tensor>> gradients(parameters_.buckets());  // of one dtype each

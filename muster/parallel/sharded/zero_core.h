@@ -9,12 +9,15 @@
 #include <vector>
 
 #include "muster/distributed/process_group.h"
+#include "muster/parallel/ddp/join.h"
+#include "muster/parallel/hook/comm_hook.h"
 #include "muster/parallel/module/accumulator_hooks.h"
 #include "muster/parallel/module/parameter_identity.h"
 #include "muster/parallel/sharded/gradient_marks.h"
 #include "muster/parallel/sharded/sharded_gradients.h"
 #include "muster/parallel/sharded/sharded_parameters.h"
 #include "muster/parallel/sharded/sharded_units.h"
+#include "muster/parallel/sharded/zero_join.h"
 
 namespace muster::parallel {
 
@@ -24,6 +27,9 @@ struct ZeroOptions {
   bool master_weights = true;           ///< see ShardOptions
   bool broadcast_buffers = true;        ///< as DdpOptions
   bool find_unused_parameters = false;  ///< as DdpOptions
+  /// How gradients travel: "fp16", … of `muster list comm-hooks`. Stages 2 and 3 take those that
+  /// scatter (CommHook::scatters) and refuse the others.
+  std::string comm_hook = "none";
   /// Stage 3: what is gathered and released together. See Note [Sharded units].
   std::vector<ShardUnit> units = {};
   /// Where the module is to be from now on: what is elsewhere is brought there bucket by bucket, in
@@ -47,6 +53,9 @@ struct ZeroOptions {
 //
 // The optimizer must treat each element alone, as SGD, Adam, AdamW and RMSprop do; one that takes a
 // norm over a whole tensor (LARS, LAMB) or factors it (Adafactor) would see a piece of it.
+
+/// Throws a usage error: `hook` does not scatter.
+[[noreturn]] void refuse_hook_of_shards(const std::string& hook);
 
 /// What does not depend on the module's type. Used by the rank's own thread.
 class ZeroCore {
@@ -107,6 +116,20 @@ class ZeroCore {
   /// module among them, or nothing of this rank's shard.
   void require_shard(const std::vector<at::Tensor>& tensors) const;
 
+  /// Stage 2: see ShardedDataParallel::join(). `update` is the optimizer's step over the shard.
+  void join(const JoinOptions& options,
+            const std::function<void()>& update,
+            const std::function<void()>& body);
+  /// Over how many ranks the mean of gradients is, for weigh().
+  int ranks_of_mean() const;
+
+  /// Stages 2 and 3: how gradients travel from now on. Throws a usage error for a hook that does not
+  /// scatter, for a second one, and behind the first backward.
+  void register_comm_hook(std::shared_ptr<CommHook> hook);
+  /// Of the hook, under "hook/NAME"; and back. Throws a usage error for a state that does not fit.
+  NamedTensors hook_state() const;
+  void load_hook_state(const NamedTensors& state);
+
   /// Drops all gradients; so does a zero_grad() of the optimizer over the shard, or of the module,
   /// as soon as it is seen: in the next forward, backward or step.
   void zero_grad();
@@ -118,17 +141,24 @@ class ZeroCore {
            const ZeroOptions& options,
            std::optional<UnitMap> units);
 
-  void broadcast(const std::vector<at::Tensor>& tensors) const;
+  void broadcast(const std::vector<at::Tensor>& tensors, int root = 0) const;
   void take_weights();
   void watch_backwards();
   /// By a zero_grad() of the optimizer, or in stage 2 of the module; see Note [Gradient marks].
   bool dropped() const;
 
+  // Uneven inputs (zero_join.cpp).
+  void announce(ZeroJoinCall call, double max_norm = 0);
+  bool shadow(const std::function<void()>& update);
+  void shadow_forward(const ZeroJoinMeeting& meeting);
+
   ShardedParameters parameters_;
   std::unique_ptr<ShardedParameters> frozen_;  // stage 3
   std::shared_ptr<ShardedUnits> units_;        // stage 3
   ParameterIdentity identity_;
-  std::vector<at::Tensor> buffers_;
+  std::vector<at::Tensor> buffers_;              // that are broadcast before each forward
+  std::vector<at::Tensor> all_buffers_;          // stages 2 and 3
+  std::optional<ZeroJoinRun> join_;              // within join()
   std::unique_ptr<ShardedGradients> gradients_;  // stages 2 and 3
   GradientMarks marks_;                          // of the shard
   bool gave_stand_in_ = false;    // of a rank without pieces, to an optimizer's group

@@ -82,19 +82,28 @@ ActionLists parse_csv(std::string_view text) {
   return lists;
 }
 
+double HeldBytes::begin(const Action& action) {
+  if (action.kind == ActionKind::kForward) held_ += of(action).activation;
+  if (action.kind == ActionKind::kBackwardInput) held_ += of(action).caught;
+  return held_ + (is_compute(action.kind) ? of(action).work : 0);
+}
+
+double HeldBytes::end(const Action& action) {
+  const StageBytes& bytes = of(action);
+  if (action.kind == ActionKind::kBackward) held_ -= bytes.activation;
+  if (action.kind == ActionKind::kBackwardInput) held_ -= bytes.activation - bytes.kept;
+  if (action.kind == ActionKind::kBackwardWeight) held_ -= bytes.kept + bytes.caught;
+  return held_;
+}
+
 std::vector<double> peak_bytes(const ActionLists& lists, std::span<const StageBytes> stages) {
   std::vector<double> peaks;
   for (const auto& actions : lists.ranks) {
-    double held = 0, peak = 0;
+    HeldBytes held(stages);
+    double peak = 0;
     for (const Action& action : actions) {
-      if (!is_compute(action.kind)) continue;
-      const StageBytes& bytes = stages[static_cast<size_t>(action.stage)];
-      if (action.kind == ActionKind::kForward) held += bytes.activation;
-      if (action.kind == ActionKind::kBackwardInput) held += bytes.caught;
-      peak = std::max(peak, held + bytes.work);
-      if (action.kind == ActionKind::kBackward) held -= bytes.activation;
-      if (action.kind == ActionKind::kBackwardInput) held -= bytes.activation - bytes.kept;
-      if (action.kind == ActionKind::kBackwardWeight) held -= bytes.kept + bytes.caught;
+      peak = std::max(peak, held.begin(action));
+      held.end(action);
     }
     peaks.push_back(peak);
   }

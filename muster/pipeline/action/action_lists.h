@@ -37,9 +37,33 @@ struct StageBytes {
   double kept = 1;        ///< of these, what stays from the end of I to the end of W
   double caught = 0;      ///< gradients, from the begin of I to the end of W
   double work = 0;        ///< while one of its actions runs, beside what is held
+  // Letters: what waits on this stage's rank until another stage takes it. See Note [Letters wait].
+  double sent = 0;      ///< a copy of its output, from the end of F
+  double gradient = 0;  ///< its input's gradient, from the end of B or I
 };
 
-/// The most that each rank holds at once, a function of its list alone. One StageBytes per stage.
+/// What a rank holds for its stages while it goes through its list, letters apart.
+class HeldBytes {
+ public:
+  /// One StageBytes per stage; they live as long.
+  explicit HeldBytes(std::span<const StageBytes> stages) : stages_(stages) {}
+
+  /// Begins an action. Returns what is held while it runs, its work included.
+  double begin(const Action& action);
+  /// Returns what is held then.
+  double end(const Action& action);
+
+ private:
+  const StageBytes& of(const Action& action) const {
+    return stages_[static_cast<size_t>(action.stage)];
+  }
+
+  std::span<const StageBytes> stages_;
+  double held_ = 0;
+};
+
+/// The most that each rank holds at once, a function of its list alone: no letter waits. One
+/// StageBytes per stage.
 std::vector<double> peak_bytes(const ActionLists& lists, std::span<const StageBytes> stages);
 
 /// How many activations each rank holds at most, one for each stage and micro-batch between F and

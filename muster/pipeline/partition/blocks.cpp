@@ -5,6 +5,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/pipeline/simulate/waiting_letters.h"
 
 namespace muster::pipeline {
 namespace {
@@ -21,7 +22,10 @@ constexpr double BlockCosts::*kCosts[] = {&BlockCosts::forward_s,
                                           &BlockCosts::work_bytes,
                                           &BlockCosts::input_bytes,
                                           &BlockCosts::output_bytes,
-                                          &BlockCosts::parameter_bytes};
+                                          &BlockCosts::parameter_bytes,
+                                          &BlockCosts::handed_bytes,
+                                          &BlockCosts::sent_bytes,
+                                          &BlockCosts::gradient_bytes};
 
 void require_cost(double cost, size_t block) {
   if (std::isfinite(cost) && cost >= 0) return;
@@ -57,23 +61,35 @@ StageTimes BlockSums::times(int64_t begin, int64_t end) const {
           .gradient_s = begin > 0 ? blocks_[b - 1].gradient_s : 0};
 }
 
-StageBytes BlockSums::bytes(int64_t begin, int64_t end) const {
+StageBytes BlockSums::bytes(int64_t begin, int64_t end, bool shares_input) const {
   const BlockCosts &b = before_[static_cast<size_t>(begin)], &e = before_[static_cast<size_t>(end)];
   const double ends = begin == end ? 0
                                    : blocks_[static_cast<size_t>(begin)].input_bytes +
                                          blocks_[static_cast<size_t>(end) - 1].output_bytes;
+  // The gradient that came in stays until the backward of all blocks is over; the last one's own
+  // work has it already.
+  const double came_in =
+      begin == end || end == count() ? 0 : blocks_[static_cast<size_t>(end) - 1].gradient_bytes;
   double work = 0;
   for (int64_t i = begin; i < end; ++i)
-    work = std::max(work, blocks_[static_cast<size_t>(i)].work_bytes);
-  return {.activation = e.activation_bytes - b.activation_bytes + ends,
+    work = std::max(work, blocks_[static_cast<size_t>(i)].work_bytes + (i + 1 < end ? came_in : 0));
+  const double shared =
+      shares_input && begin > 0 ? blocks_[static_cast<size_t>(begin) - 1].handed_bytes : 0;
+  return {.activation = std::max(0.0, e.activation_bytes - b.activation_bytes + ends - shared),
           .kept = e.kept_bytes - b.kept_bytes,
           .caught = e.caught_bytes - b.caught_bytes,
-          .work = work};
+          .work = work,
+          .sent = begin == end ? 0 : blocks_[static_cast<size_t>(end) - 1].sent_bytes,
+          .gradient = begin > 0 ? blocks_[static_cast<size_t>(begin) - 1].gradient_bytes : 0};
 }
 
 double BlockSums::parameter_bytes(int64_t begin, int64_t end) const {
   return before_[static_cast<size_t>(end)].parameter_bytes -
          before_[static_cast<size_t>(begin)].parameter_bytes;
+}
+
+bool shares_input(const Placement& placement, int64_t stage) {
+  return stage > 0 && !placement.crosses_after(stage - 1);
 }
 
 std::vector<StageTimes> stage_times(const BlockSums& sums, const Split& split) {
@@ -86,10 +102,18 @@ std::vector<StageTimes> stage_times(const BlockSums& sums, const Split& split) {
 std::vector<double> rank_bytes(const BlockSums& sums,
                                const Split& split,
                                const ActionLists& lists) {
+  return rank_bytes(sums, split, lists, Simulator(lists));
+}
+
+std::vector<double> rank_bytes(const BlockSums& sums,
+                               const Split& split,
+                               const ActionLists& lists,
+                               const Simulator& simulator) {
   std::vector<StageBytes> bytes;
   for (size_t s = 0; s < split.size(); ++s)
-    bytes.push_back(sums.bytes(split[s], end_of(split, s, sums)));
-  std::vector<double> out = peak_bytes(lists, bytes);
+    bytes.push_back(sums.bytes(
+        split[s], end_of(split, s, sums), shares_input(lists.placement, static_cast<int64_t>(s))));
+  std::vector<double> out = peak_bytes(lists, bytes, simulator.run(stage_times(sums, split)));
   for (size_t s = 0; s < split.size(); ++s) {
     const int64_t rank = lists.placement.rank_of(static_cast<int64_t>(s));
     out[static_cast<size_t>(rank)] += sums.parameter_bytes(split[s], end_of(split, s, sums));

@@ -7,6 +7,7 @@
 
 #include "muster/pipeline/action/action_lists.h"
 #include "muster/pipeline/action/stage_times.h"
+#include "muster/pipeline/simulate/simulator.h"
 
 namespace muster::pipeline {
 
@@ -25,6 +26,10 @@ struct BlockCosts {
   double input_bytes = 0;       ///< held beside activation_bytes where a stage begins with it
   double output_bytes = 0;      ///< the same where a stage ends with it
   double parameter_bytes = 0;   ///< held always: parameters, gradients, optimizer state
+  // Where the next block is another stage's. See Note [Letters wait].
+  double handed_bytes = 0;    ///< of its output, which is the next stage's input
+  double sent_bytes = 0;      ///< of a copy of its output that waits to be taken; 0: none is made
+  double gradient_bytes = 0;  ///< of its output's gradient
 };
 
 /// Where each stage begins: stage s has blocks first[s] … first[s+1]-1, the last one those to the
@@ -41,7 +46,9 @@ class BlockSums {
 
   /// Of a stage with blocks begin … end-1.
   StageTimes times(int64_t begin, int64_t end) const;
-  StageBytes bytes(int64_t begin, int64_t end) const;
+  /// `shares_input`: with the stage before, on the same rank: what that one keeps as its output is
+  /// what this one keeps as its input, and counted there.
+  StageBytes bytes(int64_t begin, int64_t end, bool shares_input = false) const;
   double parameter_bytes(int64_t begin, int64_t end) const;
 
  private:
@@ -49,10 +56,19 @@ class BlockSums {
   std::vector<BlockCosts> before_;  // sums of the blocks before each; one more than blocks
 };
 
+/// Whether the stage before is on the same rank.
+bool shares_input(const Placement& placement, int64_t stage);
+
 /// One StageTimes for each stage of the split.
 std::vector<StageTimes> stage_times(const BlockSums& sums, const Split& split);
 
-/// The most that each rank holds: its parameters, and activations as its list has them in flight.
+/// The most that each rank holds: its parameters, activations as its list has them in flight, and
+/// letters as they wait in the simulated step (Note [Letters wait]).
 std::vector<double> rank_bytes(const BlockSums& sums, const Split& split, const ActionLists& lists);
+/// The same with the lists' simulator, which is made once for many splits.
+std::vector<double> rank_bytes(const BlockSums& sums,
+                               const Split& split,
+                               const ActionLists& lists,
+                               const Simulator& simulator);
 
 }  // namespace muster::pipeline

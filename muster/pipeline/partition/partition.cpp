@@ -30,7 +30,7 @@ class Search {
     if (best_.first_block.empty()) return {};
     if (!best_.is_best) improve(best_.first_block);
     best_.at_least_s = best_.is_best ? best_.step_s : bounds_.at_least({}, 0);
-    best_.rank_bytes = rank_bytes(sums_, best_.first_block, lists_);
+    best_.rank_bytes = rank_bytes(sums_, best_.first_block, lists_, simulator_);
     return best_;
   }
 
@@ -39,15 +39,17 @@ class Search {
     return best_.first_block.empty() ? std::numeric_limits<double>::infinity() : best_.step_s;
   }
 
-  /// Whether what is cut so far, and nothing of the rest, is within the ranks' memory.
+  /// Whether what is cut so far, and nothing of the rest, is within the ranks' memory; letters are
+  /// not among it, for nobody knows yet when they are taken.
   bool fits(const Split& split, int64_t end) const {
     if (options_.memory_bytes.empty()) return true;
     std::vector<StageBytes> bytes(static_cast<size_t>(stages_), {0, 0});
     std::vector<double> held(options_.memory_bytes.size());
     for (size_t s = 0; s < split.size(); ++s) {
       const int64_t last = s + 1 < split.size() ? split[s + 1] : end;
-      bytes[s] = sums_.bytes(split[s], last);
-      held[static_cast<size_t>(lists_.placement.rank_of(static_cast<int64_t>(s)))] +=
+      const auto stage = static_cast<int64_t>(s);
+      bytes[s] = sums_.bytes(split[s], last, shares_input(lists_.placement, stage));
+      held[static_cast<size_t>(lists_.placement.rank_of(stage))] +=
           sums_.parameter_bytes(split[s], last);
     }
     const std::vector<double> peaks = peak_bytes(lists_, bytes);
@@ -57,9 +59,20 @@ class Search {
     return true;
   }
 
+  /// The same of a whole split, with the letters that wait in its step.
+  bool fits_with_letters(const Split& split) const {
+    if (options_.memory_bytes.empty()) return true;
+    if (!fits(split, sums_.count())) return false;
+    const std::vector<double> bytes = rank_bytes(sums_, split, lists_, simulator_);
+    for (size_t rank = 0; rank < bytes.size(); ++rank) {
+      if (bytes[rank] > options_.memory_bytes[rank]) return false;
+    }
+    return true;
+  }
+
   /// Takes the split if it is the best so far.
   void offer(const Split& split) {
-    if (!fits(split, sums_.count())) return;
+    if (!fits_with_letters(split)) return;
     ++best_.steps_simulated;
     const double step = simulator_.step_s(stage_times(sums_, split));
     if (step >= best_s()) return;

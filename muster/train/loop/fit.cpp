@@ -294,6 +294,9 @@ FitResult Trainer::run() {
   }
   if (last_saved_ != position_.step) save();
   if (!result.interrupted) tell_loader_verdict();
+  if (!result.interrupted)
+    for (const auto& part : parts_)
+      for (const std::string& line : part->strategy().end_lines()) log_.note(line);
   if (!result.interrupted) test(result);
   check_hooks();
   result.steps = position_.step;

@@ -220,6 +220,18 @@ void Trainer::load_best() {
       parts_[0]->strategy().load_weights({tensor});
     });
   }
+  Strategy& strategy = parts_[0]->strategy();
+  if (strategy.shards_weights()) {
+    const auto averages = [&] {
+      Checkpoint saved = read();
+      saved.model = std::move(saved.more[std::string(kAverages)]);
+      return saved;
+    };
+    load_on_all_ranks(module(), group_, averages, [&](const tensor::LoadedTensor& tensor) {
+      strategy.load_weights({tensor});
+    });
+    return ema_->take(ema_->updates());
+  }
   on_first_rank(group_, [&] { load_average(read()); });
   for (const auto& [name, average] : ema_->state()) group_.broadcast(average);
 }

@@ -3,6 +3,8 @@
 #include <map>
 #include <set>
 
+#include <c10/core/GradMode.h>
+
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
@@ -114,7 +116,24 @@ void Trainer::load_hooks(const Checkpoint& checkpoint) {
 void Trainer::make_average() {
   const FitOptions& options = plan_.options;
   if (options.ema_decay == 0) return;
-  ema_.emplace(module(), options.ema_decay, options.ema_buffers == "average");
+  Strategy& strategy = parts_[0]->strategy();
+  if (strategy.shards_weights()) {
+    ema_.emplace(
+        module(),
+        options.ema_decay,
+        options.ema_buffers == "average",
+        [&] { return strategy.own_state(model_state(module())); },
+        [&] { strategy.weights_written(); });
+    // Whole averages are put together in the module, where they would be rounded.
+    if (ema_->has_short_weights())
+      throw usage_error(
+          {.refused = concat("--ema-decay with strategy ", plan_.strategy_name),
+           .rule = "averages of weights in parts have the weights' dtype, of 32 bits or more",
+           .value = "weights of 16 bits",
+           .hint = "take --strategy zero2, or leave --ema-decay away"});
+  } else {
+    ema_.emplace(module(), options.ema_decay, options.ema_buffers == "average");
+  }
   log_.note(concat("averaged weights: ",
                    human_bytes(static_cast<uint64_t>(ema_->bytes())),
                    " more on each rank; validation and test are of the averages"));
@@ -132,7 +151,26 @@ void Trainer::load_average(const Checkpoint& checkpoint) {
                                    : "leave --ema-decay away, or begin a new run"});
   }
   const Json record = checkpoint.loop.value("ema", Json::object());
-  ema_->load(saved->second, record.value("updates", int64_t{1}));
+  const int64_t updates = record.value("updates", int64_t{1});
+  Strategy& strategy = parts_[0]->strategy();
+  if (!strategy.shards_weights()) return ema_->load(saved->second, updates);
+  // Each rank takes its part of them from the module, which then gets its weights again.
+  strategy.load_weights(match_model_state(module(), saved->second));
+  ema_->take(updates);
+  strategy.load_weights(match_model_state(module(), checkpoint.model));
+}
+
+/// Whole on rank 0. Collective where a strategy shards weights.
+tensor::NamedTensorList Trainer::whole_averages() {
+  Strategy& strategy = parts_[0]->strategy();
+  if (!strategy.shards_weights()) return ema_->state();
+  const c10::NoGradGuard no_grad;
+  const WeightAverage::InPlace averages(*ema_);
+  tensor::NamedTensorList whole = strategy.whole_state(model_state(module()));
+  if (group_.rank() != 0) return {};
+  for (auto& [name, tensor] : whole)
+    tensor = tensor.detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
+  return whole;
 }
 
 void Trainer::save() {
@@ -146,10 +184,13 @@ void Trainer::save() {
     append(part->state(), optimizer);
     append(part->hook_state(group_), hooks);
   }
+  // Before the weights, which may be put together in the same memory.
+  tensor::NamedTensorList averages = ema_ ? whole_averages() : tensor::NamedTensorList();
   tensor::NamedTensorList model = parts_[0]->strategy().whole_state(model_state(module()));
   Json of_task = task_->state();
   if (const int rank = parts_[0]->strategy().seeing_rank(); rank != 0)
     of_task = parse_json(group_.broadcast_text(json_text(of_task), rank), "a task's state");
+  for (const auto& part : parts_) part->strategy().settle_record();
   last_saved_ = position_.step;
   const auto place = folder_ != nullptr ? folder_->place() : std::nullopt;
   if (place && *place != folder_->path()) writer_.emplace(*place, plan_.options.keep_checkpoints);
@@ -173,7 +214,7 @@ void Trainer::save() {
     if (!hooks.empty()) more[kCommHook] = std::move(hooks);
     if (ema_) {
       loop["ema"] = {{"updates", ema_->updates()}};
-      more[std::string(kAverages)] = ema_->state();
+      more[std::string(kAverages)] = std::move(averages);
     }
     writer_->start({.position = position_,
                     .world_size = group_.world_size(),

@@ -41,6 +41,12 @@ std::vector<tensor::Unit> units_to_recompute(Task& task, const FitPlan& plan) {
   if (recompute_rule(plan).kind == parallel::BlockRule::Kind::kOff ||
       strategies().at(plan.strategy_name).recomputes_units)
     return {};
+  if (recompute_rule(plan).is_of_pipeline())
+    throw usage_error(
+        {.refused = concat(kRecomputeFlag, ' ', plan.options.activation_checkpointing),
+         .rule = "budgets of stages, and offload=, are those of a pipeline",
+         .value = concat("strategy ", plan.strategy_name),
+         .hint = "say budget:BYTES alone, or --strategy pipeline"});
   std::vector<tensor::Unit> units = tensor::units_of(*task.module());
   if (!units.empty()) return units;
   throw usage_error({.refused = concat(kRecomputeFlag, ' ', plan.options.activation_checkpointing),

@@ -43,9 +43,6 @@ namespace muster::train::detail {
 
 using Clock = std::chrono::steady_clock;
 
-/// Of a checkpoint's loop: Strategy::record().
-inline constexpr const char* kStrategyKey = "strategy";
-
 /// What a probe of --batch-size auto has measured on one rank.
 struct ProbeSeen {
   double peak = 0;     ///< bytes of the device in all its steps
@@ -143,6 +140,7 @@ class Trainer {
   void load_scalers(const Json& state);
   void load_hooks(const Checkpoint& checkpoint);
   void make_average();
+  tensor::NamedTensorList whole_averages();
   void load_average(const Checkpoint& checkpoint);
   int64_t skipped_steps() const;
   const LossScaler& scaler() const { return parts_[0]->scaler(); }

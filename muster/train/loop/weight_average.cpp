@@ -1,5 +1,6 @@
 #include "muster/train/loop/weight_average.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
@@ -19,14 +20,18 @@ bool is_of_16_bits(const at::Tensor& tensor) {
 
 }  // namespace
 
-WeightAverage::WeightAverage(torch::nn::Module& module, double decay, bool averages_buffers)
-    : decay_(decay) {
+WeightAverage::WeightAverage(torch::nn::Module& module,
+                             double decay,
+                             bool averages_buffers,
+                             OwnWeights own_weights,
+                             std::function<void()> written)
+    : own_(std::move(own_weights)), written_(std::move(written)), decay_(decay) {
   const c10::NoGradGuard no_grad;
   std::set<std::string> copied = infinite_buffers(module);
   if (!averages_buffers) {
     for (const auto& item : module.named_buffers()) copied.insert(item.key());
   }
-  for (const auto& [name, own] : model_state(module)) {
+  for (const auto& [name, own] : own_ ? own_() : model_state(module)) {
     const bool has_mean = own.is_floating_point() || own.is_complex();
     items_.push_back(
         {.name = name,
@@ -37,8 +42,16 @@ WeightAverage::WeightAverage(torch::nn::Module& module, double decay, bool avera
   }
 }
 
+/// Pieces of weights may have moved.
+void WeightAverage::refresh() {
+  if (!own_) return;
+  size_t next = 0;
+  for (auto& [name, own] : own_()) items_.at(next++).own = std::move(own);
+}
+
 void WeightAverage::update() {
   const c10::NoGradGuard no_grad;
+  refresh();
   for (Item& item : items_) {
     if (item.is_copied || updates_ == 0) {
       item.average.copy_(item.own);
@@ -51,6 +64,7 @@ void WeightAverage::update() {
 
 void WeightAverage::exchange() {
   const c10::NoGradGuard no_grad;
+  refresh();
   for (Item& item : items_) {
     if (item.aside.defined()) {
       item.own.copy_(std::exchange(item.aside, at::Tensor()));
@@ -64,6 +78,19 @@ void WeightAverage::exchange() {
       item.aside = std::move(before);
     }
   }
+  if (written_) written_();
+}
+
+void WeightAverage::take(int64_t updates) {
+  const c10::NoGradGuard no_grad;
+  refresh();
+  for (Item& item : items_) item.average.copy_(item.own);
+  updates_ = updates;
+}
+
+bool WeightAverage::has_short_weights() const {
+  return std::any_of(
+      items_.begin(), items_.end(), [](const Item& item) { return is_of_16_bits(item.own); });
 }
 
 tensor::NamedTensorList WeightAverage::state() const {

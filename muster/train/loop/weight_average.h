@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,15 +19,25 @@ namespace muster::train {
 // (num_batches_tracked) and buffers with infinities (masks) are copied. A step that a loss scale
 // leaves out makes no weights, and moves nothing; Lightning and timm average the old ones once more.
 // Weights of 16 bits are averaged in float32, since (1 - decay) of a difference is less than their
-// last bit. Each rank keeps its own: parameters are alike on all, and of buffers those of rank 0
-// count, which an evaluation gives to all. Validation, the best epoch and the test are of the
+// last bit. Each rank keeps the average of what it holds: where weights are whole, parameters are
+// alike on all, and of buffers those of rank 0 count, which an evaluation gives to all; where a strategy
+// shards them, of its shard or its stages, and checkpoints put the whole together. Validation, the best epoch and the test are of the
 // averages, as Lightning's WeightAveraging has it; training and --resume go on with the weights.
 
 /// One rank's average of a module's weights. Used by the rank's own thread.
 class WeightAverage {
  public:
-  /// `module` outlives this. 0 < decay < 1.
-  WeightAverage(torch::nn::Module& module, double decay, bool averages_buffers);
+  /// What of the module this rank holds: by its names, the same in each call, with memory of the
+  /// module, or of pieces of it.
+  using OwnWeights = std::function<tensor::NamedTensorList()>;
+
+  /// `module` outlives this. 0 < decay < 1. Without `own` the rank holds all of it. `written` hears
+  /// that what `own` gave was written to.
+  WeightAverage(torch::nn::Module& module,
+                double decay,
+                bool averages_buffers,
+                OwnWeights own = {},
+                std::function<void()> written = {});
 
   /// After an optimizer step that was made.
   void update();
@@ -49,6 +60,10 @@ class WeightAverage {
   int64_t updates() const { return updates_; }
   /// What state() and updates() returned. Throws a usage error for averages of another module.
   void load(const tensor::NamedTensorList& state, int64_t updates);
+  /// The module has averages in place of its weights: takes them.
+  void take(int64_t updates);
+  /// Whether a tensor of 16 bits is averaged.
+  bool has_short_weights() const;
 
   int64_t bytes() const;
 
@@ -62,7 +77,10 @@ class WeightAverage {
   };
 
   void exchange();
+  void refresh();  // each item's own
 
+  OwnWeights own_;
+  std::function<void()> written_;
   std::vector<Item> items_;
   double decay_;
   int64_t updates_ = 0;

@@ -36,6 +36,7 @@
 #include "muster/train/program/stop_signals.h"
 #include "muster/train/program/trial.h"
 #include "muster/train/record/run_files.h"
+#include "muster/train/replicas/strategy.h"
 
 namespace muster::train {
 namespace {
@@ -188,6 +189,15 @@ void tell_other_machines(const std::optional<RankEnv>& env) {
   distributed::attend_as(*env, distributed::program_name() + " train --explain", kPatience);
 }
 
+/// What the run that goes on has found out of its strategy's parts, for --explain.
+void explain_stages(const std::optional<Checkpoint>& resume, FitPlan& told) {
+  const StrategyEntry& entry = strategies().at(told.strategy_name);
+  if (!resume || entry.lines_of_record == nullptr) return;
+  const auto lines = entry.lines_of_record(resume->loop.value(kStrategyKey, Json()));
+  for (const std::string& line : lines) told.explained += explained_line("so far", line);
+  if (!lines.empty()) told.record["so_far"] = lines;
+}
+
 /// What started this process as a rank, as words in front of its own: "muster run … -- ", or "".
 std::string launcher_words() {
   const std::optional<RankEnv> env = rank_env_from();
@@ -243,6 +253,7 @@ ProgramEnd run_program(Program& program,
       const std::string memory = memory_outlook(std::move(task), program.data(), plan);
       told.explained += explained_line("memory", memory);
       told.record["memory"] = memory;
+      explain_stages(resume, told);
       voice.explain(told);
     }
     tell_other_machines(env);

@@ -30,6 +30,16 @@ constexpr const char* kRanksKey = "ranks";
 constexpr const char* kScheduleKey = "schedule";
 constexpr const char* kSplitKey = "split";
 constexpr const char* kMicroBatchesKey = "micro_batches";
+constexpr const char* kPredictedKey = "predicted";  // by stage; see to_json(StageAccount)
+constexpr const char* kMeasuredKey = "measured";    // likewise
+
+/// Whether the record is of this cut.
+bool is_of(const Json& record, const PipelineCut& cut, int64_t ranks) {
+  return record.is_object() && record.value(kRanksKey, int64_t{0}) == ranks &&
+         record.value(kScheduleKey, std::string()) == cut.schedule &&
+         record.value(kMicroBatchesKey, int64_t{0}) == cut.micro_batches &&
+         record.value(kSplitKey, std::string()) == text_of_split(cut.first_block);
+}
 
 /// Each parameter is on the rank of its unit: there is no place for others.
 void require_parameters_in_units(const torch::nn::Module& module,
@@ -134,23 +144,37 @@ PipelineStrategyOptions as_before(PipelineStrategyOptions options,
   return options;
 }
 
-std::vector<bool> chosen_checkpoints(const PipelineCut& cut,
-                                     const PipelineMeasurements& measured,
-                                     const StrategyRequest& request) {
+std::string text_of_bits(const std::vector<bool>& bits) {
+  std::string text;
+  for (const bool bit : bits) text += bit ? '1' : '0';
+  return text;
+}
+
+std::vector<bool> bits_from(std::string_view text) {
+  std::vector<bool> bits;
+  for (const char c : text) bits.push_back(c == '1');
+  return bits;
+}
+
+/// What is checkpointed and offloaded.
+void choose_treatment(PipelineCut& cut,
+                      const PipelineMeasurements& measured,
+                      const StrategyRequest& request) {
   using Kind = parallel::BlockRule::Kind;
   const auto rule = parallel::parse_block_rule(request.plan.options.activation_checkpointing,
                                                "--activation-checkpointing");
-  if (rule.kind == Kind::kOff) return {};
-  if (rule.kind != Kind::kBudget)
-    return parallel::blocks_by_rule(rule, std::vector<BlockBytes>(cut.blocks.size()));
+  if (rule.kind == Kind::kOff) return;
+  if (rule.kind != Kind::kBudget) {
+    cut.checkpointed = parallel::blocks_by_rule(rule, std::vector<BlockBytes>(cut.blocks.size()));
+    return;
+  }
   const std::string chosen = found_by_first_rank(request.group, [&] {
-    std::string text;
-    for (const bool again : measured.checkpoints(rule, cut)) text += again ? '1' : '0';
-    return text;
+    const PipelineMeasurements::Treated treated = measured.within(rule, cut);
+    return concat(text_of_bits(treated.checkpointed), '/', text_of_bits(treated.offloaded));
   });
-  std::vector<bool> again;
-  for (const char c : chosen) again.push_back(c == '1');
-  return again;
+  const size_t between = chosen.find('/');
+  cut.checkpointed = bits_from(std::string_view(chosen).substr(0, between));
+  cut.offloaded = bits_from(std::string_view(chosen).substr(between + 1));
 }
 
 }  // namespace
@@ -160,17 +184,44 @@ int64_t stage_of(size_t block, const pipeline::Split& first_block) {
   return next - first_block.begin() - 1;
 }
 
+std::string treatment_text(const PipelineCut& cut) {
+  const auto again = std::ranges::count(cut.checkpointed, true);
+  const auto offloaded = std::ranges::count(cut.offloaded, true);
+  return concat(again > 0 ? concat("; ", again, " of ", cut.blocks.size(), " units run again") : "",
+                offloaded > 0 ? concat("; activations of ",
+                                       offloaded,
+                                       offloaded == 1 ? " stage wait" : " stages wait",
+                                       " on the host")
+                              : "");
+}
+
 std::vector<std::string> names_of(const std::vector<Block>& blocks) {
   std::vector<std::string> names;
   for (const Block& block : blocks) names.push_back(block.name);
   return names;
 }
 
-Json record_of(const PipelineCut& cut, int64_t ranks) {
-  return {{kRanksKey, ranks},
-          {kScheduleKey, cut.schedule},
-          {kMicroBatchesKey, cut.micro_batches},
-          {kSplitKey, text_of_split(cut.first_block)}};
+Json record_of(const PipelineCut& cut, int64_t ranks, const std::vector<StageAccount>& measured) {
+  Json record = {{kRanksKey, ranks},
+                 {kScheduleKey, cut.schedule},
+                 {kMicroBatchesKey, cut.micro_batches},
+                 {kSplitKey, text_of_split(cut.first_block)}};
+  if (!cut.predicted.empty()) record[kPredictedKey] = to_json(cut.predicted);
+  if (!measured.empty()) record[kMeasuredKey] = to_json(measured);
+  return record;
+}
+
+std::vector<std::string> lines_of_record(const Json& record) {
+  if (!record.is_object()) return {};
+  return stage_lines(stages_from(record.value(kPredictedKey, Json())),
+                     stages_from(record.value(kMeasuredKey, Json())));
+}
+
+std::vector<StageAccount> measured_before(const Json& record,
+                                          const PipelineCut& cut,
+                                          int64_t ranks) {
+  return is_of(record, cut, ranks) ? stages_from(record.value(kMeasuredKey, Json()))
+                                   : std::vector<StageAccount>();
 }
 
 std::vector<Block> blocks_of(torch::nn::Module& module,
@@ -223,7 +274,8 @@ PipelineCut cut_module(std::vector<Block> blocks,
                   fastest.micro_batches,
                   text_of_split(fastest.first_block),
                   fastest.times_room,
-                  fastest.forecast}
+                  fastest.forecast,
+                  to_json(fastest.predicted)}
           .dump();
     });
     const Json words = Json::parse(found);
@@ -232,12 +284,15 @@ PipelineCut cut_module(std::vector<Block> blocks,
     options.split = words.at(2);
     cut.times_room = words.at(3);
     cut.forecast = words.at(4);
+    cut.predicted = stages_from(words.at(5));
   }
   cut.schedule = options.schedule;
   cut.micro_batches = options.micro_batches;
   cut.first_block = split_from(options.split, owner);
   require_stages(cut, owner);
-  cut.checkpointed = chosen_checkpoints(cut, measured, request);
+  if (!cut.is_measured && is_of(request.record, cut, ranks))
+    cut.predicted = stages_from(request.record.value(kPredictedKey, Json()));
+  choose_treatment(cut, measured, request);
   return cut;
 }
 

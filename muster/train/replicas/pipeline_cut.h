@@ -8,6 +8,7 @@
 
 #include "muster/parallel/pipeline/block.h"
 #include "muster/pipeline/partition/blocks.h"
+#include "muster/train/replicas/pipeline_stages.h"
 #include "muster/train/replicas/strategy.h"
 
 namespace muster::train::detail {
@@ -38,11 +39,14 @@ struct PipelineCut {
   std::string schedule;            ///< as the options say, or the one chosen
   int64_t micro_batches = 0;       ///< likewise
   std::vector<bool> checkpointed;  ///< by block; empty: none
+  std::vector<bool> offloaded;     ///< by stage; empty: none
   bool is_measured = false;        ///< what the options leave open, now
   /// Of a measured one where none fits into the ranks' memory: how many times what a rank has it
   /// takes, which is the least; else 1.
   double times_room = 1;
   std::string forecast;  ///< of a measured one: how long a step is, and what of it is bubble
+  std::vector<StageAccount>
+      predicted;  ///< by stage, where it was measured: now, or by the run before
 };
 
 /// "0/3/5" -> {0, 3, 5}. Throws a usage error that names `owner` for another text.
@@ -71,11 +75,21 @@ PipelineCut cut_module(std::vector<parallel::Block> blocks,
                        int64_t ranks,
                        std::string_view owner);
 
+/// "; 2 of 6 units run again; activations of 1 stage wait on the host", or less of it.
+std::string treatment_text(const PipelineCut& cut);
+
 /// The stage that has this block.
 int64_t stage_of(size_t block, const pipeline::Split& first_block);
 
-/// For Strategy::record().
-Json record_of(const PipelineCut& cut, int64_t ranks);
+/// For Strategy::record(). `measured`: the stages as they ran; empty: not known yet.
+Json record_of(const PipelineCut& cut, int64_t ranks, const std::vector<StageAccount>& measured);
+
+/// What such a record tells of the stages, a line for each; none if it tells nothing.
+std::vector<std::string> lines_of_record(const Json& record);
+/// The stages as they ran, by such a record of a run with this cut; else empty.
+std::vector<StageAccount> measured_before(const Json& record,
+                                          const PipelineCut& cut,
+                                          int64_t ranks);
 
 std::vector<std::string> names_of(const std::vector<parallel::Block>& blocks);
 

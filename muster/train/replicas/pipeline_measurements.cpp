@@ -1,15 +1,19 @@
 #include "muster/train/replicas/pipeline_measurements.h"
 
+#include <chrono>
 #include <cmath>
 #include <map>
 #include <utility>
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "muster/base/text.h"
 #include "muster/parallel/activations/blocks.h"
 #include "muster/parallel/activations/run_state.h"
+#include "muster/parallel/activations/stage_choice.h"
 #include "muster/parallel/pipeline/measure.h"
 #include "muster/pipeline/schedule/schedule.h"
 #include "muster/tensor/device/generators.h"
@@ -24,6 +28,7 @@ using parallel::BlockBytes;
 using parallel::Tensors;
 
 constexpr uint64_t kExampleSeed = 1;
+constexpr int64_t kCopiedBytes = int64_t{32} << 20;  // to learn how fast the way to the host is
 
 // Note [Measured pipelines]: with so many the bubble is a ninth of a step, whatever the ranks.
 constexpr int64_t kMostForEachRank = 8;
@@ -92,7 +97,8 @@ std::vector<pipeline::BlockCosts> PipelineMeasurements::costs(int64_t micro_batc
       {.warm_up = 1,
        .repeats = 3,
        .threads_per_rank = at::get_num_threads(),
-       .bytes_beside_parameter = 1 + state_bytes_per_byte(request_.plan)});
+       .bytes_beside_parameter = 1 + state_bytes_per_byte(request_.plan),
+       .sends_copies = request_.plan.threads > 1});
 }
 
 PipelineMeasurements::Found PipelineMeasurements::fastest(const PipelineStrategyOptions& options,
@@ -117,7 +123,8 @@ PipelineMeasurements::Found PipelineMeasurements::fastest(const PipelineStrategy
                         human_duration(plan.partition.step_s),
                         ", bubble ",
                         fixed(100 * plan.bubble, 1),
-                        " %")};
+                        " %"),
+                 predicted_stages(plan)};
   };
   if (const auto plan = within(room, 1)) return found(*plan, 1);
   pipeline::PipelinePlan least = within({}, 1).value();
@@ -168,35 +175,66 @@ std::vector<BlockBytes> PipelineMeasurements::bytes(int64_t micro_batches) const
   return bytes;
 }
 
-std::vector<bool> PipelineMeasurements::checkpoints(const parallel::BlockRule& budget,
-                                                    const PipelineCut& cut) const {
+/// Between this rank's device and pinned host memory, there and back; 0 on the CPU.
+double PipelineMeasurements::offload_bytes_per_s(const parallel::BlockRule& budget) const {
+  if (request_.device.is_cpu()) return 0;
+  if (budget.offload_bytes_per_s) return static_cast<double>(*budget.offload_bytes_per_s);
+  const auto bytes = at::device(request_.device).dtype(at::kByte);
+  const at::Tensor there = at::empty({kCopiedBytes}, bytes);
+  const at::Tensor host = at::empty({kCopiedBytes}, bytes.device(at::kCPU).pinned_memory(true));
+  const c10::impl::VirtualGuardImpl device(request_.device.type());
+  double seconds = 0;
+  for (int round = 0; round < 2; ++round) {  // the first one finds memory
+    device.synchronizeDevice(request_.device.index());
+    const auto start = std::chrono::steady_clock::now();
+    host.copy_(there, /*non_blocking=*/true);
+    there.copy_(host, /*non_blocking=*/true);
+    device.synchronizeDevice(request_.device.index());
+    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+  return seconds > 0 ? 2 * static_cast<double>(kCopiedBytes) / seconds : 0;
+}
+
+PipelineMeasurements::Treated PipelineMeasurements::within(const parallel::BlockRule& budget,
+                                                           const PipelineCut& cut) const {
   const pipeline::PipelineSizes sizes{
       .stages = std::ssize(cut.first_block), .ranks = ranks_, .micro_batches = cut.micro_batches};
+  if (!budget.stage_budgets.empty() && budget.stage_budgets.size() != cut.first_block.size())
+    throw usage_error(
+        {.refused = "--activation-checkpointing budget:",
+         .rule = concat("one of each rank, or one of each stage: ", cut.first_block.size()),
+         .value = concat(budget.stage_budgets.size(), " of them")});
   const auto lists = pipeline::make_schedule(cut.schedule, sizes).lists;
-  const std::vector<BlockBytes> all = bytes(cut.micro_batches);
-  std::vector<bool> again(blocks_.size());
-  for (int64_t rank = 0; rank < ranks_; ++rank) {
-    std::vector<size_t> mine;
-    std::vector<BlockBytes> theirs;
-    int64_t in_flight = 1, ends = 0;
-    for (const int64_t stage : lists.placement.stages_of(rank)) {
-      in_flight = std::max(in_flight, in_flight_of(stage, lists));
-      const size_t first = theirs.size();
-      for (size_t block = 0; block < blocks_.size(); ++block) {
-        if (stage_of(block, cut.first_block) != stage) continue;
-        mine.push_back(block);
-        theirs.push_back(all[block]);
-      }
-      // A stage keeps what came in and what went out, whoever needs it.
-      theirs[first].saves_input = true;
-      theirs.back().saves_output = false;
-      ends += theirs.back().output;
+  std::vector<BlockBytes> all = bytes(cut.micro_batches);
+  const std::vector<pipeline::BlockCosts> times = costs(cut.micro_batches);
+  for (size_t block = 0; block < all.size(); ++block) all[block].cost = times[block].forward_s;
+  const double rate = offload_bytes_per_s(budget);
+  Treated treated{.checkpointed = std::vector<bool>(blocks_.size()),
+                  .offloaded = std::vector<bool>(cut.first_block.size())};
+  const auto treat = [&](const std::vector<int64_t>& numbers, int64_t budget_bytes) {
+    std::vector<parallel::BudgetStage> stages;
+    for (const int64_t number : numbers) {
+      parallel::BudgetStage& stage = stages.emplace_back();
+      stage.in_flight = std::max<int64_t>(1, in_flight_of(number, lists));
+      for (size_t block = 0; block < blocks_.size(); ++block)
+        if (stage_of(block, cut.first_block) == number) stage.blocks.push_back(all[block]);
     }
-    const std::vector<bool> chosen =
-        parallel::blocks_by_rule(budget, theirs, in_flight, in_flight * ends);
-    for (size_t i = 0; i < mine.size(); ++i) again[mine[i]] = chosen[i];
+    const auto made = parallel::treatment_within(stages, budget_bytes, rate);
+    for (size_t s = 0; s < numbers.size(); ++s) {
+      const auto number = static_cast<size_t>(numbers[s]);
+      treated.offloaded[number] = made.offloaded[s];
+      const auto first = static_cast<size_t>(cut.first_block[number]);
+      for (size_t i = 0; i < made.again[s].size(); ++i)
+        treated.checkpointed[first + i] = made.again[s][i];
+    }
+  };
+  for (int64_t rank = 0; rank < ranks_; ++rank) {
+    const std::vector<int64_t> mine = lists.placement.stages_of(rank);
+    if (budget.stage_budgets.empty()) treat(mine, budget.budget_bytes);
+    for (size_t s = 0; !budget.stage_budgets.empty() && s < mine.size(); ++s)
+      treat({mine[s]}, budget.stage_budgets[static_cast<size_t>(mine[s])]);
   }
-  return again;
+  return treated;
 }
 
 }  // namespace muster::train::detail

@@ -33,18 +33,25 @@ class PipelineMeasurements {
     pipeline::Split first_block;
     double times_room = 1;  // of PipelineCut
     std::string forecast;   // of PipelineCut
+    std::vector<StageAccount> predicted;
   };
   /// With which a step is shortest, of those for which ranks have room enough; if there are none, of
   /// those that want least more than there is (within 1 %).
   Found fastest(const PipelineStrategyOptions& options, const std::vector<double>& room);
-  /// A rank's units within a budget of bytes, all micro-batches together that its schedule has in
-  /// flight there.
-  std::vector<bool> checkpoints(const parallel::BlockRule& budget, const PipelineCut& cut) const;
+  /// What is checkpointed, by unit, and offloaded, by stage.
+  struct Treated {
+    std::vector<bool> checkpointed, offloaded;
+  };
+  /// What is cheapest by measured times within a budget of bytes of each rank, or of each stage, all
+  /// micro-batches together that its schedule has in flight there. Throws a usage error for budgets of
+  /// another number of stages.
+  Treated within(const parallel::BlockRule& budget, const PipelineCut& cut) const;
 
  private:
   pipeline::PlanChoices choices(const PipelineStrategyOptions& options) const;
   std::vector<pipeline::BlockCosts> costs(int64_t micro_batches) const;
   std::vector<parallel::BlockBytes> bytes(int64_t micro_batches) const;
+  double offload_bytes_per_s(const parallel::BlockRule& budget) const;
   int64_t rows_of(int64_t micro_batches) const {
     const int64_t batch = request_.plan.batch_per_rank;
     return std::max(std::min<int64_t>(2, batch), (batch + micro_batches - 1) / micro_batches);

@@ -1,6 +1,7 @@
 #include "muster/train/replicas/pipeline_strategy.h"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -78,7 +79,8 @@ class PipelineStrategy final : public Strategy {
         cut_(cut_module(alike_blocks_of(request, owner), request, options_, ranks, owner)),
         calls_(names_of(cut_.blocks), request.generator),
         seed_(request.plan.options.seed),
-        note_(request.note) {
+        note_(request.note),
+        measured_(measured_before(request.record, cut_, ranks)) {
     const auto loss = [this](const Tensors& outputs, const Tensors& targets) {
       return loss_of(outputs, number_from(targets));
     };
@@ -89,6 +91,7 @@ class PipelineStrategy final : public Strategy {
                                                        .micro_batches = cut_.micro_batches,
                                                        .first_block = cut_.first_block,
                                                        .checkpointed = cut_.checkpointed,
+                                                       .offloaded = cut_.offloaded,
                                                        .pipeline_axis = kStages,
                                                        .data_axis = kData,
                                                        .synchronizes = !options_.gantt.empty(),
@@ -126,8 +129,13 @@ class PipelineStrategy final : public Strategy {
     return state;
   }
 
-  Json record() const override { return record_of(cut_, mesh_.size(kStages)); }
+  Json record() const override { return record_of(cut_, mesh_.size(kStages), measured_); }
   std::string line() const override;
+  void settle_record() override;
+  std::vector<std::string> end_lines() const override {
+    return cut_.predicted.empty() ? std::vector<std::string>()
+                                  : stage_lines(cut_.predicted, measured_);
+  }
 
  private:
   at::Tensor loss_of(const Tensors& outputs, size_t piece);
@@ -169,6 +177,8 @@ class PipelineStrategy final : public Strategy {
   std::vector<uint64_t> seeds_;
   std::vector<WeighedResult> results_;
   std::vector<pipeline::Span> spans_;  // of the last step, this rank's
+  StageClock clock_;
+  std::vector<StageAccount> measured_;  // by stage
 };
 
 void PipelineStrategy::find_own() {
@@ -222,9 +232,14 @@ std::vector<MicroBatch> PipelineStrategy::micro_batches_of(const BatchToCut& bat
 
 std::vector<WeighedResult> PipelineStrategy::forward_backward(const BatchToCut& batch) {
   results_.clear();
+  const auto start = std::chrono::steady_clock::now();
   const parallel::PipelineStep step =
       pipe_->step([&] { return micro_batches_of(batch); }, batch.scale);
   spans_ = step.timeline.ranks.at(static_cast<size_t>(mesh_.coordinate(kStages)));
+  // Of a device, spans are true where the steps wait for it.
+  if (device_.is_cpu() || !options_.gantt.empty())
+    clock_.add(spans_,
+               std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   if (steps_ == 0) check_other_buffers();
   if (++steps_ <= kDrawnStep && group().rank() == 0 && !options_.gantt.empty()) draw(step);
   return std::exchange(results_, {});
@@ -318,6 +333,12 @@ bool PipelineStrategy::shares_buffers() {
   return true;
 }
 
+void PipelineStrategy::settle_record() {
+  const auto told = group().all_gather_text(json_text(clock_.told()));
+  auto measured = StageClock::merged(told, cut_.first_block.size());
+  if (!measured.empty()) measured_ = std::move(measured);
+}
+
 /// The parameters with which nothing would have been left to measure.
 std::string PipelineStrategy::again_text() const {
   std::vector<std::string> words;
@@ -332,26 +353,25 @@ std::string PipelineStrategy::line() const {
   std::vector<std::string> stages;
   for (const int64_t first : cut_.first_block)
     stages.push_back(cut_.blocks.at(static_cast<size_t>(first)).name);
-  const auto again = std::ranges::count(cut_.checkpointed, true);
-  return concat(
-      "pipeline: ",
-      cut_.schedule,
-      " of ",
-      counted(cut_.micro_batches, "micro-batch, ", "micro-batches, "),
-      counted(std::ssize(stages), "stage on ", "stages on "),
-      counted(mesh_.size(kStages), "rank", "ranks"),
-      mesh_.size(kData) > 1 ? concat(", ", mesh_.size(kData), " replicas") : "",
-      stages.size() == 1 ? "; it begins with " : "; they begin with ",
-      join(stages, ", "),
-      cut_.is_measured
-          ? concat(" (measured: ", cut_.forecast, "; the same again: ", again_text(), ")")
-          : "",
-      cut_.times_room > 1 ? concat("; no cut fits into the memory that is free, less a twentieth: "
-                                   "this one wants least, ",
-                                   fixed(100 * (cut_.times_room - 1), 0),
-                                   " % more")
-                          : "",
-      again > 0 ? concat("; ", again, " of ", cut_.blocks.size(), " units run again") : "");
+  return concat("pipeline: ",
+                cut_.schedule,
+                " of ",
+                counted(cut_.micro_batches, "micro-batch, ", "micro-batches, "),
+                counted(std::ssize(stages), "stage on ", "stages on "),
+                counted(mesh_.size(kStages), "rank", "ranks"),
+                mesh_.size(kData) > 1 ? concat(", ", mesh_.size(kData), " replicas") : "",
+                stages.size() == 1 ? "; it begins with " : "; they begin with ",
+                join(stages, ", "),
+                cut_.is_measured
+                    ? concat(" (measured: ", cut_.forecast, "; the same again: ", again_text(), ")")
+                    : "",
+                cut_.times_room > 1
+                    ? concat("; no cut fits into the memory that is free, less a twentieth: "
+                             "this one wants least, ",
+                             fixed(100 * (cut_.times_room - 1), 0),
+                             " % more")
+                    : "",
+                treatment_text(cut_));
 }
 
 }  // namespace

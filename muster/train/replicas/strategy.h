@@ -25,6 +25,9 @@
 
 namespace muster::train {
 
+/// Of a checkpoint's loop: Strategy::record().
+inline constexpr const char* kStrategyKey = "strategy";
+
 /// What a strategy is made from, on each rank.
 struct StrategyRequest {
   const FitPlan& plan;
@@ -130,6 +133,8 @@ class Strategy {
   virtual tensor::NamedTensorList whole_state(tensor::NamedTensorList state) { return state; }
   /// The same with this rank's pieces instead, as far as it has some. Not collective.
   virtual tensor::NamedTensorList own_state(tensor::NamedTensorList state) { return state; }
+  /// What own_state() gave was written to, alike on all ranks that have a piece of the same.
+  virtual void weights_written() {}
 
   /// What the transfer of gradients depends on besides (a communication hook's): this rank's own;
   /// names and shapes are alike on all ranks. Not collective, as its counterpart, which takes an
@@ -142,6 +147,10 @@ class Strategy {
   virtual Json record() const { return nullptr; }
   /// The same in a line for people, or nothing.
   virtual std::string line() const { return ""; }
+  /// Before a checkpoint, and at the end of a run: record() and end_lines() may tell more then.
+  virtual void settle_record() {}
+  /// What is known at the end of a run, for people.
+  virtual std::vector<std::string> end_lines() const { return {}; }
 
  protected:
   const std::shared_ptr<torch::nn::Module>& module() const { return request_.module; }
@@ -195,6 +204,8 @@ struct StrategyEntry {
   bool splits_steps = false;
   /// A rank holds a part of the weights, the gradients or the optimizer's state, not all of them.
   bool divides_model = false;
+  /// What record() of a run tells people, for --explain; null: nothing.
+  std::vector<std::string> (*lines_of_record)(const Json& record) = nullptr;
 };
 
 /// Bytes of `bucket_mb` MiB. Throws a usage error that names `owner` for none, and for more than a

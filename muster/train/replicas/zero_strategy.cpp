@@ -49,6 +49,11 @@ class ZeroStrategy final : public Strategy {
     return shards_weights_ ? with_weights(std::move(state), zero_.own_weights()) : state;
   }
 
+  /// What was gathered before is of other shards.
+  void weights_written() override {
+    if (shards_weights_) zero_.core().units()->release_all();
+  }
+
   at::Tensor clip_gradients(double max_norm) override {
     // In stage 1 every rank has all gradients, and the norm is ddp's to the last bit.
     if (!zero_.core().shards_gradients()) return Strategy::clip_gradients(max_norm);

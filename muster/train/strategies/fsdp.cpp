@@ -18,11 +18,11 @@ constexpr Param kFsdpParams[] = {param<&FsdpOptions::dtype>(
 void check_fsdp(const FitOptions& options, const FitNumbers& numbers, const ParamValues& params) {
   const auto own = resolve_params<FsdpOptions>(kFsdpParams, params, kFsdp);
   detail::check_shards(options, numbers, own.dtype, kFsdp);
-  if (options.ema_decay != 0) {
-    throw usage_error(
-        {.refused = concat(kFsdp, " with --ema-decay"),
-         .rule = "averaged weights are whole on every rank, and those of fsdp are not",
-         .hint = "take --strategy zero2, or leave --ema-decay away"});
+  if (options.ema_decay != 0 && own.dtype == "bfloat16") {
+    throw usage_error({.refused = concat(kFsdp, " with --ema-decay"),
+                       .rule = "averages in shards have the weights' dtype, of 32 bits",
+                       .value = "dtype=bfloat16",
+                       .hint = "take --strategy zero2:dtype=bfloat16, or leave --ema-decay away"});
   }
 }
 

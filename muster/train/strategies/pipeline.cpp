@@ -17,11 +17,6 @@ void check_pipeline(const FitOptions& options,
                         .rule = std::move(rule),
                         .hint = std::move(hint)});
   };
-  if (options.ema_decay != 0) {
-    throw refusal("--ema-decay",
-                  "averaged weights are whole on every rank, and those of a pipeline are not",
-                  "take --strategy ddp, or leave --ema-decay away");
-  }
   if (options.find_unused_parameters) {
     throw refusal("--find-unused-parameters",
                   "every unit of a pipeline takes part in every step",
@@ -67,6 +62,7 @@ extern constinit const StrategyEntry pipeline_entry{
           detail::check_pipeline(module, plan.ranks_per_replica, params, kPipeline);
         },
     .splits_steps = true,
-    .divides_model = true};
+    .divides_model = true,
+    .lines_of_record = &detail::lines_of_record};
 
 }  // namespace muster::train

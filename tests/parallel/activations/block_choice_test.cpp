@@ -134,6 +134,14 @@ TEST(BlockChoice, RulesAreReadAndMeanTheirBlocks) {
   EXPECT_EQ(parse_block_rule("budget:1.5KiB", "--x").budget_bytes, 1536);
   EXPECT_EQ(parse_block_rule("budget:2GiB", "--x").budget_bytes, int64_t{2} << 30);
   EXPECT_EQ(parse_block_rule("budget:77", "--x").budget_bytes, 77);
+  EXPECT_FALSE(parse_block_rule("budget:77", "--x").is_of_pipeline());
+  const BlockRule stages = parse_block_rule("budget:1KiB/77,offload=2GiB", "--x");
+  EXPECT_EQ(stages.stage_budgets, (std::vector<int64_t>{1024, 77}));
+  EXPECT_EQ(stages.offload_bytes_per_s, int64_t{2} << 30);
+  EXPECT_TRUE(stages.is_of_pipeline());
+  EXPECT_EQ(parse_block_rule("budget:77,offload=off", "--x").offload_bytes_per_s, 0);
+  for (const char* text : {"budget:1/", "budget:1/x", "budget:1,offload=", "budget:1,offload=no"})
+    EXPECT_THAT(refusal_of([&] { parse_block_rule(text, "--x"); }), HasSubstr("budget:BYTES"));
 }
 
 TEST(BlockChoice, RefusesOtherWordsAndBudgetsThatNothingFits) {

@@ -40,11 +40,11 @@ TEST(Fsdp, EndsWhereAPieceOfSomeRankIsNotFinite) {
               HasSubstr("the tensor fc1."));
 }
 
-TEST(Fsdp, DoesNotAverageWeights) {
+TEST(Fsdp, DoesNotAverageWeightsOf16Bits) {
   train::TrainOptions options = small_run();
   options.ema_decay = 0.9;
   const test::Folder folder;
-  EXPECT_THAT(test::error_of([&] { run_as("fsdp", options, 2, folder.path()); }),
+  EXPECT_THAT(test::error_of([&] { run_as("fsdp:dtype=bfloat16", options, 2, folder.path()); }),
               HasSubstr("strategy fsdp with --ema-decay"));
 }
 

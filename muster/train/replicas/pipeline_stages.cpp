@@ -1,0 +1,135 @@
+#include "muster/train/replicas/pipeline_stages.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "muster/base/text.h"
+#include "muster/pipeline/schedule/schedule.h"
+#include "muster/pipeline/simulate/simulator.h"
+
+namespace muster::train::detail {
+namespace {
+
+using pipeline::ActionKind;
+
+std::string account_text(const StageAccount& stage) {
+  return concat(
+      "forward ",
+      fixed(1e3 * stage.forward_s, 2),
+      " ms, backward ",
+      fixed(1e3 * stage.backward_s, 2),
+      " ms, idle ",
+      fixed(100 * stage.idle, 1),
+      " %",
+      stage.bytes > 0 ? concat(", at most ", human_bytes(static_cast<uint64_t>(stage.bytes))) : "");
+}
+
+}  // namespace
+
+std::vector<StageAccount> predicted_stages(const pipeline::PipelinePlan& plan) {
+  const auto lists = pipeline::make_schedule(plan.schedule, plan.sizes).lists;
+  const pipeline::Timeline step = pipeline::Simulator(lists).run(plan.stages);
+  std::vector<StageAccount> stages;
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const int64_t rank = lists.placement.rank_of(static_cast<int64_t>(s));
+    stages.push_back({.forward_s = plan.stages[s].forward_s,
+                      .backward_s = plan.stages[s].backward_s,
+                      .idle = step.step_s() > 0 ? 1 - step.busy_s(rank) / step.step_s() : 0,
+                      .bytes = plan.partition.rank_bytes.at(static_cast<size_t>(rank))});
+  }
+  return stages;
+}
+
+Json to_json(const std::vector<StageAccount>& stages) {
+  Json json = Json::array();
+  for (const StageAccount& stage : stages)
+    json.push_back({stage.forward_s, stage.backward_s, stage.idle, stage.bytes});
+  return json;
+}
+
+std::vector<StageAccount> stages_from(const Json& json) {
+  std::vector<StageAccount> stages;
+  if (!json.is_array()) return stages;
+  for (const Json& stage : json) {
+    const bool is_one = stage.is_array() && stage.size() == 4 &&
+                        std::all_of(stage.begin(), stage.end(), [](const Json& number) {
+                          return number.is_number();
+                        });
+    if (!is_one) return {};
+    stages.push_back({stage[0].get<double>(),
+                      stage[1].get<double>(),
+                      stage[2].get<double>(),
+                      stage[3].get<double>()});
+  }
+  return stages;
+}
+
+std::vector<std::string> stage_lines(const std::vector<StageAccount>& predicted,
+                                     const std::vector<StageAccount>& measured) {
+  std::vector<std::string> lines;
+  for (size_t s = 0; s < std::max(predicted.size(), measured.size()); ++s) {
+    std::vector<std::string> parts;
+    if (s < predicted.size()) parts.push_back(concat("predicted ", account_text(predicted[s])));
+    if (s < measured.size()) parts.push_back(concat("measured ", account_text(measured[s])));
+    lines.push_back(concat("stage ", s, ": ", join(parts, "; ")));
+  }
+  return lines;
+}
+
+void StageClock::add(std::span<const pipeline::Span> spans, double step_s) {
+  if (++steps_ == 1) return;
+  all_s_ += step_s;
+  for (const pipeline::Span& span : spans) {
+    if (!is_compute(span.action.kind)) continue;
+    const auto stage = static_cast<size_t>(span.action.stage);
+    if (stage >= stages_.size()) stages_.resize(stage + 1);
+    const double took = span.end_s - span.start_s;
+    busy_s_ += took;
+    if (span.action.kind == ActionKind::kForward) {
+      stages_[stage].forward_s += took;
+      ++stages_[stage].forwards;
+    } else {
+      stages_[stage].backward_s += took;
+    }
+  }
+}
+
+Json StageClock::told() const {
+  if (steps_ < 2 || !(all_s_ > 0)) return nullptr;
+  Json told = Json::array();
+  const double idle = std::clamp(1 - busy_s_ / all_s_, 0.0, 1.0);
+  for (size_t s = 0; s < stages_.size(); ++s) {
+    const StageSums& sums = stages_[s];
+    if (sums.forwards == 0) continue;
+    const auto count = static_cast<double>(sums.forwards);
+    told.push_back({s, sums.forward_s / count, sums.backward_s / count, idle});
+  }
+  return told;
+}
+
+std::vector<StageAccount> StageClock::merged(const std::vector<std::string>& of_ranks,
+                                             size_t stages) {
+  std::vector<StageAccount> sums(stages);
+  std::vector<double> counts(stages);
+  for (const std::string& text : of_ranks) {
+    const Json told = parse_json(text, "a rank's stages");
+    if (!told.is_array()) continue;
+    for (const Json& one : told) {
+      const auto stage = one.at(0).get<size_t>();
+      if (stage >= stages) continue;
+      ++counts[stage];
+      sums[stage].forward_s += one.at(1).get<double>();
+      sums[stage].backward_s += one.at(2).get<double>();
+      sums[stage].idle += one.at(3).get<double>();
+    }
+  }
+  for (size_t s = 0; s < stages; ++s) {
+    if (counts[s] == 0) return {};
+    sums[s].forward_s /= counts[s];  // of the replicas
+    sums[s].backward_s /= counts[s];
+    sums[s].idle /= counts[s];
+  }
+  return sums;
+}
+
+}  // namespace muster::train::detail

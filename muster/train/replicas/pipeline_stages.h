@@ -1,0 +1,59 @@
+// What the stages of a pipeline take: as it was predicted when they were cut, and as they ran.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "muster/base/json.h"
+#include "muster/pipeline/partition/plan.h"
+
+namespace muster::train::detail {
+
+/// Of one stage.
+struct StageAccount {
+  double forward_s = 0;   ///< of a micro-batch
+  double backward_s = 0;  ///< of a micro-batch, both halves where it comes in two
+  double idle = 0;        ///< the share of a step in which its rank does not compute
+  double bytes = 0;       ///< the most that its rank holds; 0: not known
+  bool operator==(const StageAccount&) const = default;
+};
+
+/// By stage, as the plan's simulated step has it.
+std::vector<StageAccount> predicted_stages(const pipeline::PipelinePlan& plan);
+
+/// By stage, for Strategy::record(); and back. What is no such list is an empty one.
+Json to_json(const std::vector<StageAccount>& stages);
+std::vector<StageAccount> stages_from(const Json& json);
+
+/// A line for each stage, "stage 0: predicted forward 1.2 ms, …; measured forward 1.3 ms, …"; without
+/// one of the two the other alone. None without both.
+std::vector<std::string> stage_lines(const std::vector<StageAccount>& predicted,
+                                     const std::vector<StageAccount>& measured);
+
+/// Adds up what a rank did in its steps. The first step of a process makes what later ones reuse, and
+/// does not count.
+class StageClock {
+ public:
+  /// `spans` of this rank in a step that took `step_s`.
+  void add(std::span<const pipeline::Span> spans, double step_s);
+  /// Of this rank's stages, for merged(); null before two steps.
+  Json told() const;
+
+  /// By stage, the means of what all ranks told; empty if a stage is missing. `of_ranks`: to_text of
+  /// told().
+  static std::vector<StageAccount> merged(const std::vector<std::string>& of_ranks, size_t stages);
+
+ private:
+  struct StageSums {
+    double forward_s = 0, backward_s = 0;
+    int64_t forwards = 0;
+  };
+  std::vector<StageSums> stages_;  // by number; those of other ranks are empty
+  int64_t steps_ = 0;
+  double busy_s_ = 0, all_s_ = 0;
+};
+
+}  // namespace muster::train::detail

@@ -1,0 +1,159 @@
+// Letters that wait: by hand, and against a count of every moment.
+#include "muster/pipeline/simulate/waiting_letters.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muster/base/text.h"
+#include "muster/pipeline/order/lower.h"
+#include "muster/pipeline/partition/blocks.h"
+#include "muster/pipeline/schedule/schedule.h"
+#include "muster/pipeline/simulate/simulator.h"
+
+namespace muster::pipeline {
+namespace {
+
+using ::testing::ElementsAre;
+
+std::vector<double> peaks_of(const std::string& csv,
+                             const std::vector<StageTimes>& times,
+                             const std::vector<StageBytes>& bytes) {
+  const ActionLists lists = parse_csv(csv);
+  return peak_bytes(lists, bytes, Simulator(lists).run(times));
+}
+
+TEST(WaitingLetters, AGradientWaitsUntilTheStageBeforeIsFree) {
+  // 0F0 0-3, 0F1 -6, 0F2 -9; 1F0 3-4, 1B0 4-5, 1F1 6-7. 0B0 begins at 9: 1B0's gradient is there
+  // beside 1F1's activation.
+  EXPECT_THAT(peaks_of("0F0,0F1,0F2,0B0,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n",
+                       {{.forward_s = 3, .backward_s = 1}, {.forward_s = 1, .backward_s = 1}},
+                       {{.activation = 10}, {.activation = 10, .gradient = 1}}),
+              ElementsAre(30, 11));
+  // 1B0 3-4 and 1B1 4-5, 1F2 5-6; 0B0 takes the first at 4, 0B1 the second at 54.
+  EXPECT_THAT(peaks_of("0F0,0F1,0F2,0B0,0B1,0B2\n1F0,1F1,1B0,1B1,1F2,1B2\n",
+                       {{.forward_s = 1, .backward_s = 50}, {.forward_s = 1, .backward_s = 1}},
+                       {{.activation = 10}, {.activation = 1, .gradient = 10}}),
+              ElementsAre(30, 11));
+}
+
+TEST(WaitingLetters, ACopyOfAnOutputWaitsUntilTheNextStageReceivesIt) {
+  // 0F0 0-1, 0F1 1-2, 0F2 2-3; 1F0 1-6, 1F1 begins at 11: two copies are there from 3 to 11.
+  const std::vector<StageTimes> times{{.forward_s = 1, .backward_s = 1},
+                                      {.forward_s = 5, .backward_s = 5}};
+  const std::vector<StageBytes> bytes{{.activation = 10, .sent = 1}, {.activation = 10}};
+  const std::string csv = "0F0,0F1,0F2,0B0,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n";
+  EXPECT_THAT(peaks_of(csv, times, bytes), ElementsAre(32, 10));
+  const ActionLists lowered = lower(parse_csv(csv), Sends::kBuffered);
+  EXPECT_THAT(peak_bytes(lowered, bytes, Simulator(lowered).run(times)), ElementsAre(32, 10));
+}
+
+TEST(WaitingLetters, BetweenStagesOfOneRankAGradientWaitsByTheList) {
+  const std::vector<StageTimes> none(2, {.forward_s = 0, .backward_s = 0});
+  // Both backwards of stage 1 come first: two gradients lie there while 0B0 begins, less its own.
+  EXPECT_THAT(peaks_of("0F0,1F0,0F1,1F1,1B0,1B1,0B0,0B1\n",
+                       none,
+                       {{.activation = 1, .work = 7}, {.activation = 1, .gradient = 4}}),
+              ElementsAre(13));  // 0B0: two activations, 7 at work, the other gradient
+  // One rank sends no copies.
+  EXPECT_THAT(
+      peaks_of("0F0,1F0,1B0,0B0\n", none, {{.activation = 1, .sent = 9}, {.activation = 1}}),
+      ElementsAre(2));
+}
+
+/// Letters between ranks at every begin of an action, counted from the timeline in another way.
+double most_by_definition(const ActionLists& lists,
+                          const std::vector<StageBytes>& bytes,
+                          const Timeline& timeline,
+                          size_t rank) {
+  const auto& mine = timeline.ranks[rank];
+  double most = 0;
+  for (size_t now = 0; now < mine.size(); ++now) {
+    double sum = 0;
+    for (size_t i = 0; i <= now; ++i) {
+      const Action& action = mine[i].action;
+      const StageBytes& of = bytes[static_cast<size_t>(action.stage)];
+      const auto is_over = [&](ActionKind kind) {
+        return std::any_of(mine.begin(), mine.begin() + static_cast<int64_t>(now), [&](auto& span) {
+          return span.action == Action{kind, action.stage, action.micro_batch};
+        });
+      };
+      if (action.kind == ActionKind::kForward && !is_over(ActionKind::kBackward))
+        sum += of.activation;
+      if (action.kind != ActionKind::kBackward || i == now || action.stage == 0) continue;
+      const auto& theirs =
+          timeline.ranks[static_cast<size_t>(lists.placement.rank_of(action.stage - 1))];
+      const auto use =
+          std::ranges::find(theirs,
+                            Action{ActionKind::kBackward, action.stage - 1, action.micro_batch},
+                            &Span::action);
+      if (use->start_s > mine[now].start_s) sum += of.gradient;
+    }
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
+TEST(WaitingLetters, AreCountedAsByDefinitionInEverySchedule) {
+  for (const std::string schedule : {"gpipe", "1f1b", "1f1b:eager=true", "interleaved"}) {
+    for (const int64_t ranks : {2, 4}) {
+      for (const int64_t micro_batches : {2, 4, 8}) {
+        SCOPED_TRACE(concat(schedule, ", ", ranks, " ranks, ", micro_batches));
+        const int64_t stages = schedule == "interleaved" ? 2 * ranks : ranks;
+        const ActionLists lists = make_schedule(schedule, {stages, ranks, micro_batches}).lists;
+        std::vector<StageTimes> times;
+        std::vector<StageBytes> bytes;
+        for (int64_t stage = 0; stage < stages; ++stage) {
+          const auto uneven = static_cast<double>(1 + (stage * 5) % 3);
+          times.push_back({.forward_s = uneven, .backward_s = 3.25 - uneven});
+          bytes.push_back({.activation = 4 + uneven, .gradient = 2 * uneven});
+        }
+        const Timeline timeline = Simulator(lists).run(times);
+        const auto peaks = peak_bytes(lists, bytes, timeline);
+        const auto without = peak_bytes(lists, bytes);
+        for (size_t rank = 0; rank < peaks.size(); ++rank) {
+          EXPECT_DOUBLE_EQ(peaks[rank], most_by_definition(lists, bytes, timeline, rank));
+          EXPECT_GE(peaks[rank], without[rank]);
+        }
+      }
+    }
+  }
+}
+
+// A stage's letter is what crosses its ends, and the gradient that came in stays while its blocks
+// run backward.
+TEST(WaitingLetters, AreThoseOfTheBlocksAtAStagesEnds) {
+  const BlockSums sums(
+      std::vector<BlockCosts>{{.work_bytes = 10, .sent_bytes = 1, .gradient_bytes = 2},
+                              {.work_bytes = 20, .sent_bytes = 3, .gradient_bytes = 4},
+                              {.work_bytes = 19, .sent_bytes = 5, .gradient_bytes = 6},
+                              {.work_bytes = 1}});
+  const StageBytes middle = sums.bytes(1, 3);
+  EXPECT_EQ(middle.sent, 5);
+  EXPECT_EQ(middle.gradient, 2);
+  EXPECT_EQ(middle.work, 26);
+  const StageBytes last = sums.bytes(3, 4);
+  EXPECT_EQ(last.sent, 0);
+  EXPECT_EQ(last.gradient, 6);
+  EXPECT_EQ(last.work, 1);
+  EXPECT_EQ(sums.bytes(0, 1).gradient, 0);
+}
+
+// Two stages of one rank hold what lies between them once: ZBV's at its turn.
+TEST(WaitingLetters, WhatTwoStagesOfOneRankHoldIsCountedOnce) {
+  const BlockSums sums(std::vector<BlockCosts>{{.activation_bytes = 1, .handed_bytes = 1},
+                                               {.activation_bytes = 10, .handed_bytes = 4},
+                                               {.activation_bytes = 10, .handed_bytes = 2},
+                                               {.activation_bytes = 1}});
+  EXPECT_EQ(sums.bytes(2, 3, true).activation, 6);
+  EXPECT_EQ(sums.bytes(0, 1, true).activation, 1);
+  const ActionLists lists =
+      make_schedule("zbv", {.stages = 4, .ranks = 2, .micro_batches = 1}).lists;
+  EXPECT_THAT(rank_bytes(sums, {0, 1, 2, 3}, lists), ElementsAre(2, 16));
+}
+
+}  // namespace
+}  // namespace muster::pipeline

@@ -1,0 +1,109 @@
+// What a pipeline's stages take: predicted by formula, measured by sums, told in lines.
+#include "muster/train/replicas/pipeline_stages.h"
+
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muster/base/json.h"
+#include "muster/train/replicas/pipeline_cut.h"
+
+namespace muster::train::detail {
+namespace {
+
+using pipeline::ActionKind;
+using pipeline::BlockCosts;
+using pipeline::Span;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+pipeline::PipelinePlan plan_of_equal_blocks() {
+  return pipeline::choose_plan(
+             [](int64_t) {
+               return std::vector<BlockCosts>(
+                   4,
+                   {.forward_s = 1, .backward_s = 2, .activation_bytes = 3, .parameter_bytes = 5});
+             },
+             {.ranks = 2, .schedules = {"1f1b"}, .micro_batches = {8}})
+      .value();
+}
+
+// Two stages of two blocks each and eight micro-batches: a ninth of a step is bubble, on both ranks;
+// the first holds two micro-batches, the second one.
+TEST(PipelineStages, ArePredictedByThePlan) {
+  const auto stages = predicted_stages(plan_of_equal_blocks());
+  ASSERT_EQ(stages.size(), 2U);
+  for (const StageAccount& stage : stages) {
+    EXPECT_EQ(stage.forward_s, 2);
+    EXPECT_EQ(stage.backward_s, 4);
+    EXPECT_NEAR(stage.idle, 1. / 9, 1e-12);
+  }
+  EXPECT_EQ(stages[0].bytes, 2 * 2 * 3 + 2 * 5);
+  EXPECT_EQ(stages[1].bytes, 2 * 3 + 2 * 5);
+  EXPECT_EQ(stages_from(to_json(stages)), stages);
+  EXPECT_THAT(stages_from(Json{{1, 2, 3}}), IsEmpty());
+  EXPECT_THAT(stages_from(Json{{1, 2, 3, "x"}}), IsEmpty());
+  EXPECT_THAT(stages_from(Json()), IsEmpty());
+}
+
+TEST(PipelineStages, AreMeasuredFromTheSecondStepOn) {
+  const auto step = [](int64_t stage, double forward, double half) {
+    return std::vector<Span>{{{ActionKind::kForward, stage, 0}, 0, forward},
+                             {{ActionKind::kForward, stage, 1}, forward, 2 * forward},
+                             {{ActionKind::kSendActivation, stage, 1}, 20, 30},
+                             {{ActionKind::kBackwardInput, stage, 0}, 30, 30 + half},
+                             {{ActionKind::kBackwardWeight, stage, 0}, 40, 40 + half},
+                             {{ActionKind::kBackward, stage, 1}, 50, 50 + 2 * half}};
+  };
+  StageClock first, second, replica;
+  first.add(step(0, 100, 100), 1000);
+  EXPECT_TRUE(first.told().is_null());
+  first.add(step(0, 1, 2), 20);
+  first.add(step(0, 3, 4), 44);
+  second.add(step(1, 9, 9), 100);
+  second.add(step(1, 2, 1), 8);
+  replica.add(step(1, 9, 9), 100);
+  replica.add(step(1, 4, 3), 20);
+  const auto text = [](const StageClock& clock) { return json_text(clock.told()); };
+  const auto stages = StageClock::merged({text(first), text(second), text(replica)}, 2);
+  ASSERT_EQ(stages.size(), 2U);
+  EXPECT_EQ(stages[0].forward_s, 2);        // (1 + 1 + 3 + 3) / 4
+  EXPECT_EQ(stages[0].backward_s, 6);       // 4 halves of 2 and of 4, four micro-batches
+  EXPECT_EQ(stages[0].idle, 1 - 32. / 64);  // 2 + 8 and 6 + 16 of 64
+  EXPECT_EQ(stages[1].forward_s, 3);
+  EXPECT_EQ(stages[1].backward_s, 4);  // 2 and 6
+  EXPECT_EQ(stages[1].idle, 0);        // both compute all the time
+  EXPECT_THAT(StageClock::merged({text(first), "null"}, 2), IsEmpty());
+}
+
+TEST(PipelineStages, AreToldSideBySide) {
+  const std::vector<StageAccount> predicted{{0.0012, 0.0024, 0.125, 3 << 20}};
+  const std::vector<StageAccount> measured{{0.002, 0.004, 0.25, 0}};
+  EXPECT_THAT(
+      stage_lines(predicted, measured),
+      ElementsAre("stage 0: predicted forward 1.20 ms, backward 2.40 ms, idle 12.5 %, at most 3.0 "
+                  "MiB; measured forward 2.00 ms, backward 4.00 ms, idle 25.0 %"));
+  EXPECT_THAT(stage_lines({}, measured),
+              ElementsAre("stage 0: measured forward 2.00 ms, backward 4.00 ms, idle 25.0 %"));
+  EXPECT_THAT(stage_lines({}, {}), IsEmpty());
+}
+
+TEST(PipelineStages, AreKeptInTheRecordOfTheirCut) {
+  PipelineCut cut{.first_block = {0, 2}, .schedule = "1f1b", .micro_batches = 8};
+  cut.predicted = predicted_stages(plan_of_equal_blocks());
+  const std::vector<StageAccount> measured{{1, 2, 0.5, 0}, {3, 4, 0.25, 0}};
+  const Json record = record_of(cut, 2, measured);
+  EXPECT_EQ(lines_of_record(record), stage_lines(cut.predicted, measured));
+  EXPECT_EQ(measured_before(record, cut, 2), measured);
+  EXPECT_THAT(measured_before(record, cut, 3), IsEmpty());
+  PipelineCut other = cut;
+  other.first_block = {0, 1};
+  EXPECT_THAT(measured_before(record, other, 2), IsEmpty());
+  EXPECT_THAT(lines_of_record(Json()), IsEmpty());
+  EXPECT_THAT(lines_of_record(record_of(PipelineCut{.first_block = {0}}, 1, {})), IsEmpty());
+}
+
+}  // namespace
+}  // namespace muster::train::detail
