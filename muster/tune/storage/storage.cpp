@@ -254,6 +254,13 @@ class SqliteStorage : public Storage {
   void keep_outline(const Event& newest, const std::string& text) override {
     put_outline(database_, study_id_, newest, text);
   }
+  std::vector<CallPiece> call_pieces(int64_t up_to) override {
+    return select_call_pieces(database_, study_id_, up_to);
+  }
+  CallPiece last_call_piece() override { return select_last_call_piece(database_, study_id_); }
+  void keep_call_piece(const Event& newest, const CallPiece& piece) override {
+    put_call_piece(database_, study_id_, newest, piece);
+  }
 
   std::vector<WaitingTrial> waiting_trials() override { return others_->waiting(); }
   std::vector<ForeignTrial> finished_trials() override { return others_->take_finished(); }

@@ -176,30 +176,6 @@ std::vector<Event> select_last_reports(Database& database, int64_t study_id, siz
   return events;
 }
 
-Storage::Outline select_outline(Database& database, int64_t study_id, int64_t last) {
-  Statement row = database.prepare(
-      "SELECT o.event, o.outline FROM muster_outlines AS o JOIN muster_events AS e "
-      "ON e.event_key = ?1 + o.event AND e.time = o.time WHERE o.study_id = ?2 AND o.event <= ?3");
-  row.bind(1, event_key(study_id, 0)).bind(2, study_id).bind(3, last);
-  if (!row.step()) return {};
-  return {.event = row.integer(0), .text = std::string(row.text(1))};
-}
-
-void put_outline(Database& database,
-                 int64_t study_id,
-                 const Event& newest,
-                 const std::string& text) {
-  database
-      .prepare(
-          "INSERT OR REPLACE INTO muster_outlines (study_id, event, time, outline) "
-          "VALUES (?, ?, ?, ?)")
-      .bind(1, study_id)
-      .bind(2, newest.id)
-      .bind(3, newest.time_s)
-      .bind(4, text)
-      .run();
-}
-
 namespace {
 
 /// As a rule there are none, which two counts tell at once.

@@ -44,6 +44,13 @@ void put_outline(Database& database,
                  int64_t study_id,
                  const Event& newest,
                  const std::string& text);
+std::vector<CallPiece> select_call_pieces(Database& database, int64_t study_id, int64_t up_to);
+/// Without its calls; of event 0 if there is none or the log has another event in its place.
+CallPiece select_last_call_piece(Database& database, int64_t study_id);
+void put_call_piece(Database& database,
+                    int64_t study_id,
+                    const Event& newest,
+                    const CallPiece& piece);
 std::vector<ForeignTrial> select_foreign_trials(Database& database, int64_t study_id);
 /// The trials of a study that are not of its log: those that wait to be run, and those that are
 /// over, each once. A refresh looks at rows that are new since the last one and at those that were
