@@ -255,7 +255,28 @@ std::vector<ForeignTrial> select_foreign_trials(Database& database, int64_t stud
 
 // ---- Trials of others ----
 
-OtherTrials::OtherTrials(Database& database, int64_t study_id)
+OpenedTrials select_opened_trials(Database& database, int64_t study_id) {
+  OpenedTrials opened;
+  Statement newest = database.prepare("SELECT max(trial_id) FROM trials");
+  if (newest.step() && !newest.is_null(0)) opened.newest = newest.integer(0);
+  Statement rows = database.prepare(
+      "SELECT t.trial_id, m.number, t.datetime_start FROM trials AS t "
+      "LEFT JOIN muster_trials AS m ON m.trial_id = t.trial_id "
+      "WHERE t.study_id = ? AND (m.number IS NULL OR t.state = 'RUNNING') ORDER BY t.trial_id");
+  rows.bind(1, study_id);
+  while (rows.step()) {
+    if (rows.is_null(1)) {
+      opened.others.push_back(rows.integer(0));
+    } else {
+      opened.running.push_back({.number = rows.integer(1),
+                                .trial_id = rows.integer(0),
+                                .started_s = from_datetime(rows.text(2))});
+    }
+  }
+  return opened;
+}
+
+OtherTrials::OtherTrials(Database& database, int64_t study_id, const OpenedTrials& opened)
     : study_id_(study_id),
       database_(database),
       newest_(database.prepare("SELECT max(trial_id) FROM trials")),
@@ -265,10 +286,18 @@ OtherTrials::OtherTrials(Database& database, int64_t study_id)
                                         "ORDER BY t.trial_id"))),
       row_(database.prepare(
           concat("SELECT t.number, t.state FROM trials AS t WHERE t.trial_id = ? AND ", kNotOurs))),
-      reader_(database) {}
+      reader_(database),
+      seen_(opened.newest),
+      open_(opened.others.begin(), opened.others.end()) {
+  look_at_open();
+}
 
 void OtherTrials::refresh() {
   find_new();
+  look_at_open();
+}
+
+void OtherTrials::look_at_open() {
   std::erase_if(open_, [&](int64_t trial_id) { return !look_at(trial_id); });
 }
 
