@@ -19,9 +19,10 @@ using functional::Interpolation;
 constexpr std::string_view kBoxesName = "boxes";
 
 [[noreturn]] void refuse_target(std::string_view name, std::string rule, const at::Tensor& given) {
-  throw usage_error({.refused = concat("tensor \"", name, "\" of a sample"),
-                     .rule = std::move(rule),
-                     .value = concat(given.sizes(), " of ", tensor::dtype_name(given.scalar_type()))});
+  throw usage_error(
+      {.refused = concat("tensor \"", name, "\" of a sample"),
+       .rule = std::move(rule),
+       .value = concat(given.sizes(), " of ", tensor::dtype_name(given.scalar_type()))});
 }
 
 bool has_floats(const at::Tensor& numbers) {

@@ -55,7 +55,8 @@ std::vector<tensor::LoadedTensor> match_model_state(const torch::nn::Module& mod
     if (value.sizes() != tensor.sizes() || value.scalar_type() != tensor.scalar_type()) {
       throw usage_error(
           {.refused = "saved tensor " + name,
-           .rule = concat("the model has ", tensor::dtype_name(tensor.scalar_type()), tensor.sizes()),
+           .rule =
+               concat("the model has ", tensor::dtype_name(tensor.scalar_type()), tensor.sizes()),
            .value = concat(tensor::dtype_name(value.scalar_type()), value.sizes()),
            .hint = hint_of(tensor, value)});
     }

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "muster/base/error.h"
-#include "muster/base/given.h"
 #include "muster/base/file.h"
+#include "muster/base/given.h"
 #include "muster/base/text.h"
 #include "muster/tune/core/stop_rules.h"
 #include "muster/tune/files/toml_table.h"
