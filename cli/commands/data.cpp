@@ -1,7 +1,9 @@
 // `muster data info`: what is in a user's own images, texts or rows, before a training finds out; and `muster data
 // split`. `muster data preview` needs LibTorch, but for its help: it is in cli/torch/commands/data.cpp.
 #include <algorithm>
+#include <iterator>
 #include <ostream>
+#include <string_view>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -81,10 +83,49 @@ void check_action(const DataWords& words) {
   }
 }
 
-/// Of images.
-void check_has_path(const DataWords& words, const Spec& spec) {
-  const bool is_known = spec.name == "folder" || spec.name == "tar";
-  if (is_known && (!words.data_dir.empty() || spec.params.contains("path"))) return;
+/// What `muster data info` looks at a dataset with: this program has no LibTorch, and no dataset's entry.
+struct LookedAt {
+  std::string_view name;
+  void (*show)(std::ostream& out, const Spec& spec, const DataWords& words, size_t width);
+  bool needs_path = false;  ///< here; else what shows it says so
+};
+
+void show_images(std::ostream& out, const Spec& spec, const DataWords& words, size_t width) {
+  show_image_info(out,
+                  {.data = spec,
+                   .data_dir = words.data_dir,
+                   .threads = words.threads,
+                   .show = words.show,
+                   .width = width,
+                   .json = words.json});
+}
+
+template <auto kShow>
+void show_table(std::ostream& out, const Spec& spec, const DataWords& words, size_t width) {
+  kShow(out,
+        {.params = spec.params,
+         .data_dir = words.data_dir,
+         .show = words.show,
+         .width = width,
+         .json = words.json});
+}
+
+constexpr LookedAt kLookedAt[] = {{"folder", &show_images, true},
+                                  {"tar", &show_images, true},
+                                  {"text", &show_table<&show_text_info>},
+                                  {"csv", &show_table<&show_row_info>}};
+
+/// Null: it is none of those.
+const LookedAt* looked_at(std::string_view name) {
+  const auto* found = std::ranges::find(kLookedAt, name, &LookedAt::name);
+  return found == std::end(kLookedAt) ? nullptr : found;
+}
+
+void check_can_be_shown(const DataWords& words, const Spec& spec) {
+  const LookedAt* with = looked_at(spec.name);
+  if (with != nullptr &&
+      (!with->needs_path || !words.data_dir.empty() || spec.params.contains("path")))
+    return;
   throw usage_error({.refused = "muster data info",
                      .rule = "it looks at folder:PATH, a folder of images for each class, "
                              "tar:PATTERN, text:FILE, or csv:FILE",
@@ -121,24 +162,8 @@ int run_data_command(std::span<const std::string> args, program::Console& consol
   if (const auto over = program::parse(*app, args, console)) return *over;
   check_action(words);
   const Spec spec = formats::parse_dataset_spec(words.data);
-  if (spec.name == "text" || spec.name == "csv") {
-    (spec.name == "text" ? show_text_info : show_row_info)(
-        console.out(),
-        {.params = spec.params,
-         .data_dir = words.data_dir,
-         .show = words.show,
-         .width = static_cast<size_t>(console.width()),
-         .json = words.json});
-    return kDone;
-  }
-  check_has_path(words, spec);
-  show_image_info(console.out(),
-                  {.data = spec,
-                   .data_dir = words.data_dir,
-                   .threads = words.threads,
-                   .show = words.show,
-                   .width = static_cast<size_t>(console.width()),
-                   .json = words.json});
+  check_can_be_shown(words, spec);
+  looked_at(spec.name)->show(console.out(), spec, words, static_cast<size_t>(console.width()));
   return kDone;
 }
 

@@ -11,6 +11,7 @@
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/base/text_table.h"
+#include "muster/formats/class_balance.h"
 #include "muster/formats/csv_data.h"
 #include "muster/text/corpus/labelled_texts.h"
 
@@ -41,13 +42,9 @@ struct SurveyedRows {
 
   int64_t count() const { return static_cast<int64_t>(rows.table.rows.size()); }
   double imbalance() const {
-    int64_t least = INT64_MAX, most = 0;
-    for (const auto& [name_of, count_of] : classes) {
-      least = std::min(least, count_of);
-      most = std::max(most, count_of);
-    }
-    return least < 1 || classes.empty() ? 0
-                                        : static_cast<double>(most) / static_cast<double>(least);
+    std::vector<int64_t> rows_of;
+    for (const auto& [name_of, count_of] : classes) rows_of.push_back(count_of);
+    return formats::class_imbalance(rows_of);
   }
   int64_t width() const {
     int64_t sum = 0;

@@ -1,12 +1,10 @@
 #include "cli/dataset/split_data.h"
 
-#include <array>
 #include <atomic>
 #include <utility>
 #include <vector>
 
-#include <signal.h>
-
+#include "muster/base/ending_signals.h"
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/base/text_table.h"
@@ -63,23 +61,14 @@ class SplitSignals {
  public:
   SplitSignals() {
     split_stopped_by = 0;
-    struct sigaction action {};
-    action.sa_handler = [](int number) { split_stopped_by = number; };
-    action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
-    for (size_t at = 0; at < kEnding.size(); ++at) {
-      ::sigaction(kEnding[at], nullptr, &before_[at]);
-      // Who started this process so means it: nohup, a shell that runs it in the background.
-      if (before_[at].sa_handler != SIG_IGN) ::sigaction(kEnding[at], &action, nullptr);
-    }
+    before_ = note_ending_signals([](int number) { split_stopped_by = number; });
   }
-  ~SplitSignals() {
-    for (size_t at = 0; at < kEnding.size(); ++at) ::sigaction(kEnding[at], &before_[at], nullptr);
-  }
+  ~SplitSignals() { restore_ending_signals(before_); }
   SplitSignals(const SplitSignals&) = delete;
+  SplitSignals& operator=(const SplitSignals&) = delete;
 
  private:
-  static constexpr std::array<int, 3> kEnding = {SIGINT, SIGTERM, SIGHUP};
-  std::array<struct sigaction, 3> before_{};
+  EndingActions before_{};
 };
 
 }  // namespace

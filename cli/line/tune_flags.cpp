@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "muster/base/error.h"
+#include "muster/base/given.h"
 #include "muster/base/text.h"
 #include "muster/tune/core/stop_rules.h"
 #include "muster/tune/core/study_paths.h"
@@ -171,15 +172,6 @@ std::vector<tune::Parameter> parameters_of(const std::vector<std::string>& flags
   std::vector<tune::Parameter> out;
   for (const std::string& flag : flags) out.push_back(tune::parse_param_flag(flag));
   return out;
-}
-
-template <class To, class From>
-void set_if_given(To& to, const From& from) {
-  if constexpr (requires { from.has_value(); }) {
-    if (from) to = *from;
-  } else {
-    if (!from.empty()) to = from;
-  }
 }
 
 /// Keys of the file that flags have overruled: what is wrong with their values is not its fault.

@@ -11,6 +11,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/tensor/dtype_name.h"
 
 namespace muster::data {
 namespace {
@@ -59,7 +60,7 @@ void check_alike(const std::vector<Sample>& samples,
       return concat("sample ",
                     samples[sample].index,
                     ": ",
-                    c10::toString(column[sample].scalar_type()),
+                    tensor::dtype_name(column[sample].scalar_type()),
                     ' ',
                     column[sample].sizes());
     };

@@ -7,6 +7,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/tensor/dtype_name.h"
 
 namespace muster::models {
 namespace {
@@ -27,7 +28,7 @@ void check_tensor(const std::string& name,
                   const at::Tensor& given,
                   bool is_of_head) {
   const auto describe = [](const at::Tensor& tensor) {
-    return concat(c10::toString(tensor.scalar_type()), ' ', tensor.sizes());
+    return concat(tensor::dtype_name(tensor.scalar_type()), ' ', tensor.sizes());
   };
   const bool alike = given.defined() && own.sizes() == given.sizes() &&
                      own.is_floating_point() == given.is_floating_point();

@@ -13,6 +13,7 @@
 #include "muster/base/mapped_file.h"
 #include "muster/base/text.h"
 #include "muster/formats/safetensors_header.h"
+#include "muster/tensor/dtype_name.h"
 
 namespace muster::tensor {
 namespace {
@@ -51,7 +52,7 @@ const formats::SafetensorsDtype* dtype_of(const std::string& name, at::ScalarTyp
   }
   throw usage_error({.refused = "tensor " + name,
                      .rule = "its dtype has no name in safetensors",
-                     .value = c10::toString(type)});
+                     .value = dtype_name(type)});
 }
 
 at::ScalarType type_of(const formats::SafetensorsTensor& tensor, const std::string& where) {

@@ -9,6 +9,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/tensor/dtype_name.h"
 #include "muster/tensor/engine_in_front.h"
 
 namespace muster::tensor {
@@ -73,7 +74,7 @@ const at::Tensor& UnchangedTensor::get() const {
   throw usage_error(
       {.refused = "backward",
        .rule = "a tensor that it needs is not changed in place after the operation that saved it",
-       .value = concat(tensor_.toString(),
+       .value = concat(dtype_name(tensor_.scalar_type()),
                        tensor_.sizes(),
                        " is at version ",
                        tensor_._version(),

@@ -4,6 +4,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/tensor/dtype_name.h"
 
 namespace muster::data::functional {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 void check_rows(const at::Tensor& images, const at::Tensor& targets) {
   if (targets.dim() != 2 || !targets.is_floating_point())
     refuse_mix("targets are floats [B, classes]: soft_targets() makes them",
-               concat(targets.sizes(), " of ", c10::toString(targets.scalar_type())));
+               concat(targets.sizes(), " of ", tensor::dtype_name(targets.scalar_type())));
   if (images.dim() < 2 || images.size(0) != targets.size(0))
     refuse_mix("there is an image for each target",
                concat(images.sizes(), " and ", targets.sizes()));
@@ -33,7 +34,7 @@ at::Tensor soft_targets(const at::Tensor& targets, int64_t classes) {
     return targets;
   if (targets.dim() != 1 || targets.scalar_type() != at::kLong || classes < 1)
     refuse_mix(concat("targets are [B] int64, or floats [B, ", classes, "]"),
-               concat(targets.sizes(), " of ", c10::toString(targets.scalar_type())));
+               concat(targets.sizes(), " of ", tensor::dtype_name(targets.scalar_type())));
   if (targets.numel() > 0 &&
       (targets.min().item<int64_t>() < 0 || targets.max().item<int64_t>() >= classes))
     refuse_mix(concat("targets are in 0 … ", classes - 1), concat(targets.max().item<int64_t>()));
@@ -43,7 +44,7 @@ at::Tensor soft_targets(const at::Tensor& targets, int64_t classes) {
 MixedBatch mix_up(const at::Tensor& images, const at::Tensor& targets, double share) {
   check_rows(images, targets);
   if (!images.is_floating_point())
-    refuse_mix("images are floats", c10::toString(images.scalar_type()));
+    refuse_mix("images are floats", tensor::dtype_name(images.scalar_type()));
   if (!(share >= 0 && share <= 1)) refuse_mix("a share is in 0 … 1", shortest(share));
   return {mixed(images, share), mixed(targets, share)};
 }

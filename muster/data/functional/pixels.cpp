@@ -4,6 +4,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/tensor/dtype_name.h"
 
 namespace muster::data::functional {
 
@@ -17,7 +18,7 @@ void check_image(std::string_view what, const at::Tensor& image) {
            "it is [channels, height, width] of uint8, float32 or float64 on the CPU, with pixels",
        .value = concat(image.sizes(),
                        " of ",
-                       c10::toString(image.scalar_type()),
+                       tensor::dtype_name(image.scalar_type()),
                        " on ",
                        image.device().str())});
 }

@@ -16,6 +16,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/data/functional/pixels.h"
+#include "muster/tensor/dtype_name.h"
 
 namespace muster::data::functional {
 namespace {
@@ -130,7 +131,7 @@ at::Tensor resize(const at::Tensor& image,
   if (pillow && !(is_bytes && (image.size(0) == 1 || image.size(0) == 3)))
     refuse_resize("resize as Pillow does",
                   "the image has bytes, and 1 or 3 channels",
-                  concat(image.size(0), " channels of ", c10::toString(image.scalar_type())));
+                  concat(image.size(0), " channels of ", tensor::dtype_name(image.scalar_type())));
   const bool nearest = options.interpolation == Interpolation::kNearest ||
                        options.interpolation == Interpolation::kNearestExact;
   if (!pillow && (!is_bytes || nearest || !options.antialias)) {

@@ -9,6 +9,7 @@
 #include "muster/base/text.h"
 #include "muster/data/fingerprint.h"
 #include "muster/data/sets/tensor_dataset.h"
+#include "muster/tensor/dtype_name.h"
 
 namespace muster::data {
 namespace {
@@ -26,7 +27,7 @@ void check_spec(const DataSpec& spec) {
         "a sample is [channels, height, width]",
         concat(spec.sample_shape.size(), " dimensions"));
   const auto channels = static_cast<size_t>(spec.channels());
-  check(spec, spec.dtype == at::kFloat, "batches are float32", c10::toString(spec.dtype));
+  check(spec, spec.dtype == at::kFloat, "batches are float32", tensor::dtype_name(spec.dtype));
   check(spec,
         spec.mean.size() == spec.standard_deviation.size() &&
             (spec.mean.empty() || spec.mean.size() == channels),
@@ -47,7 +48,7 @@ void check_tensors(const DataSpec& spec, const at::Tensor& images, const at::Ten
         images.defined() && images.device().is_cpu() && images.scalar_type() == at::kByte &&
             images.dim() == 4,
         "images are a CPU tensor [N, C, H, W] of bytes",
-        images.defined() ? images.toString() : "no tensor");
+        images.defined() ? tensor::dtype_name(images.scalar_type()) : "no tensor");
   check(spec,
         images.sizes().slice(1) == at::IntArrayRef(spec.sample_shape),
         "images have the declared shape",
@@ -57,7 +58,7 @@ void check_tensors(const DataSpec& spec, const at::Tensor& images, const at::Ten
   check(spec,
         whole && labels.device().is_cpu() && labels.dim() == 1,
         "labels are a CPU tensor [N] of bytes or int64",
-        labels.defined() ? labels.toString() : "no tensor");
+        labels.defined() ? tensor::dtype_name(labels.scalar_type()) : "no tensor");
   check(spec,
         images.size(0) == labels.size(0),
         "there are as many labels as images",

@@ -11,6 +11,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/tensor/dtype_name.h"
 
 namespace muster::data {
 namespace {
@@ -62,7 +63,9 @@ void check_targets(const at::Tensor& targets, std::optional<int64_t> samples) {
        .rule = concat("[",
                       samples ? std::to_string(*samples) : "N",
                       "] int64 on the CPU, one for each sample"),
-       .value = targets.defined() ? concat(targets.sizes(), ' ', targets.toString()) : "nothing"});
+       .value = targets.defined()
+                    ? concat(targets.sizes(), ' ', tensor::dtype_name(targets.scalar_type()))
+                    : "nothing"});
 }
 
 }  // namespace

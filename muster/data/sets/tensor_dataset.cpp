@@ -8,6 +8,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/data/fingerprint.h"
+#include "muster/tensor/dtype_name.h"
 
 namespace muster::data {
 namespace {
@@ -17,9 +18,11 @@ at::Tensor checked(const at::Tensor& tensor, std::string_view role) {
     throw usage_error({.refused = concat("a dataset without ", role, " tensor")});
   }
   if (tensor.layout() != at::kStrided || !tensor.device().is_cpu() || tensor.dim() < 1) {
-    throw usage_error({.refused = concat("the ", role, " tensor of a dataset"),
-                       .rule = "it is dense, on the CPU, and has a first dimension of samples",
-                       .value = concat(tensor.toString(), " with ", tensor.dim(), " dimensions")});
+    throw usage_error(
+        {.refused = concat("the ", role, " tensor of a dataset"),
+         .rule = "it is dense, on the CPU, and has a first dimension of samples",
+         .value = concat(
+             tensor::dtype_name(tensor.scalar_type()), " with ", tensor.dim(), " dimensions")});
   }
   return tensor.detach().contiguous();
 }

@@ -7,6 +7,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/tensor/dtype_name.h"
 
 namespace muster::data {
 namespace {
@@ -74,7 +75,7 @@ std::vector<double> checked_weights(std::string_view what,
 }
 
 std::string form_of(const DataSpec& spec) {
-  return concat(c10::toString(spec.dtype), " of ", spec.channels(), " channels");
+  return concat(tensor::dtype_name(spec.dtype), " of ", spec.channels(), " channels");
 }
 
 /// What samples look like that are like one of the two.

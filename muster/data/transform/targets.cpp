@@ -8,6 +8,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/data/functional/warp.h"
+#include "muster/tensor/dtype_name.h"
 
 namespace muster::data {
 namespace {
@@ -18,9 +19,10 @@ using functional::Interpolation;
 constexpr std::string_view kBoxesName = "boxes";
 
 [[noreturn]] void refuse_target(std::string_view name, std::string rule, const at::Tensor& given) {
-  throw usage_error({.refused = concat("tensor \"", name, "\" of a sample"),
-                     .rule = std::move(rule),
-                     .value = concat(given.sizes(), " of ", c10::toString(given.scalar_type()))});
+  throw usage_error(
+      {.refused = concat("tensor \"", name, "\" of a sample"),
+       .rule = std::move(rule),
+       .value = concat(given.sizes(), " of ", tensor::dtype_name(given.scalar_type()))});
 }
 
 bool has_floats(const at::Tensor& numbers) {

@@ -2,6 +2,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/tensor/dtype_name.h"
 
 namespace muster::data {
 
@@ -21,7 +22,7 @@ void check_images(std::string_view transform, const DataSpec& spec) {
   if (spec.dtype == at::kFloat || spec.dtype == at::kDouble || spec.dtype == at::kByte) return;
   throw usage_error({.refused = refused,
                      .rule = "pixels are float32, float64 or uint8",
-                     .value = c10::toString(spec.dtype)});
+                     .value = tensor::dtype_name(spec.dtype)});
 }
 
 void check_one_size(std::string_view transform, const DataSpec& spec) {

@@ -355,23 +355,35 @@ class CheckedGloo final : public Gloo, public Messenger {
 c10::intrusive_ptr<c10d::Backend> make_gloo(const BackendRequest& request) {
   const WithoutSigpipe guard;  // for gloo's threads, too, which begin here
   c10::intrusive_ptr<CheckedGloo> gloo;
+  const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
+  const std::string where =
+      interface != nullptr ? concat("interface ", interface, " of ", request.host) : request.host;
   try {
     auto options = Gloo::Options::create(request.timeout);
-    const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
     // Named explicitly: the default looks the host's own name up, which can take seconds or give an
     // unreachable address.
     options->devices.push_back(interface != nullptr ? Gloo::createDeviceForInterface(interface)
                                                     : Gloo::createDeviceForHostname(request.host));
+    begin_connecting(*request.store, request.rank, where);
     gloo =
         c10::make_intrusive<CheckedGloo>(request.store, request.rank, request.world_size, options);
   } catch (const std::exception&) {
     std::string why = tensor::what_of(std::current_exception());
     const std::string first = cannot_connect(*request.store, request.rank, why);
     if (!first.empty()) why += "; " + first;
-    throw environment_error({.refused = "gloo could not connect the ranks",
-                             .rule = why,
-                             .hint = "check that all ranks were started and can reach " +
-                                     request.host + " (GLOO_SOCKET_IFNAME names an interface)"});
+    const std::string peers =
+        connecting_peers(*request.store, request.rank, request.world_size, request.names);
+    if (!peers.empty()) why += "; " + peers;
+    const int name =
+        request.names.empty() ? request.rank : request.names[static_cast<size_t>(request.rank)];
+    throw environment_error(
+        {.refused = concat("gloo could not connect the ranks: rank ", name, ", at ", where),
+         .rule = why,
+         .hint =
+             concat("look at what the ranks that are named say: one that has not begun may have "
+                    "failed, or was not started; then whether they can reach ",
+                    request.host,
+                    " (no firewall between them; GLOO_SOCKET_IFNAME names an interface)")});
   }
   await_all_connected(*request.store, request.rank, request.world_size);
   return gloo;

@@ -1,10 +1,11 @@
-// What operations and dtypes are called wherever a user reads of them.
+// What operations are called wherever a user reads of them.
 #pragma once
 
 #include <string>
 
-#include <c10/core/ScalarType.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include "muster/tensor/dtype_name.h"
 
 namespace muster::distributed {
 
@@ -12,8 +13,6 @@ namespace muster::distributed {
 /// recorder has it (diagnose::op_name).
 std::string operation_name(c10d::OpType type);
 
-/// "float32", as PyTorch's dtypes; c10's own name for those that have none. Lives as long as the
-/// program.
-const char* dtype_name(at::ScalarType type);
+using tensor::dtype_name;
 
 }  // namespace muster::distributed

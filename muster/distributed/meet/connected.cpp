@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <map>
 #include <vector>
 
 #include "muster/base/error.h"
@@ -18,6 +19,18 @@ constexpr const char* kAllConnected = "all";
 
 std::string heard_key(int rank) { return concat("connected/heard/", rank); }
 
+std::string begun_key(int rank) { return concat("connected/from/", rank); }
+
+/// "rank 2", "ranks 1, 2 and 5".
+std::string ranks_phrase(const std::vector<int>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (i > 0) text += i + 1 == ranks.size() ? " and " : ", ";
+    text += std::to_string(ranks[i]);
+  }
+  return text;
+}
+
 /// As a courtesy: who waits in vain goes on.
 void await_hearers(c10d::Store& store, int world_size) {
   std::vector<std::string> keys;
@@ -29,6 +42,40 @@ void await_hearers(c10d::Store& store, int world_size) {
 }
 
 }  // namespace
+
+void begin_connecting(c10d::Store& store, int rank, const std::string& where) {
+  store.set(begun_key(rank), where);
+}
+
+std::string connecting_peers(c10d::Store& store,
+                             int rank,
+                             int world_size,
+                             std::span<const int> names) {
+  try {
+    std::vector<int> absent;
+    std::map<std::string, std::vector<int>> by_place;
+    for (int peer = 0; peer < world_size; ++peer) {
+      if (peer == rank) continue;
+      const int name = names.empty() ? peer : names[static_cast<size_t>(peer)];
+      if (!store.check({begun_key(peer)})) {
+        absent.push_back(name);
+        continue;
+      }
+      const auto bytes = store.get(begun_key(peer));
+      by_place[std::string(bytes.begin(), bytes.end())].push_back(name);
+    }
+    std::vector<std::string> parts;
+    if (!absent.empty())
+      parts.push_back(concat(
+          ranks_phrase(absent), absent.size() == 1 ? " has" : " have", " not begun to connect"));
+    for (const auto& [place, ranks] : by_place)
+      parts.push_back(
+          concat(ranks_phrase(ranks), ranks.size() == 1 ? " is at " : " are at ", place));
+    return join(parts, "; ");
+  } catch (const std::exception&) {
+    return "";
+  }
+}
 
 void await_all_connected(c10d::Store& store, int rank, int world_size) {
   if (world_size < 2) return;

@@ -1,6 +1,7 @@
 // The end of connecting: nobody leaves while another still connects to it.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -15,6 +16,17 @@ namespace muster::distributed {
 // heard. A rank that could not connect says why, and the others end with its words.
 
 constexpr int kHeardMs = 2000;
+
+/// This rank begins to connect, from this address or interface. Throws as the store does.
+void begin_connecting(c10d::Store& store, int rank, const std::string& where);
+
+/// Who has not begun to connect, and where those are that have, for a rank that could not: "rank 2 has not
+/// begun to connect; rank 1 is at 10.0.0.2". `names`: as BackendRequest has them. Empty if the store is
+/// lost; never throws, and waits for nobody.
+std::string connecting_peers(c10d::Store& store,
+                             int rank,
+                             int world_size,
+                             std::span<const int> names = {});
 
 /// Collective, behind a rank's own connecting. Returns once all ranks have called it. Throws an
 /// environment error that names the first that called cannot_connect() instead, or if not all have

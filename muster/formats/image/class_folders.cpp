@@ -12,34 +12,13 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/formats/image/folder_entries.h"
 #include "muster/formats/utf8.h"
 
 namespace muster::formats {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct Entries {
-  std::vector<std::string> folders, files;  // sorted
-};
-
-Entries entries_of(const fs::path& folder) {
-  Entries entries;
-  std::error_code failed;
-  for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed)) {
-    std::error_code no_target;  // a link that leads nowhere is a file, which cannot be read
-    const bool is_folder = at->is_directory(no_target);
-    (is_folder ? entries.folders : entries.files).push_back(at->path().filename().string());
-  }
-  if (failed) {
-    throw environment_error({.refused = concat("folder ", folder.string()),
-                             .rule = "it can be read",
-                             .value = errno_text(failed.value())});
-  }
-  std::sort(entries.folders.begin(), entries.folders.end());
-  std::sort(entries.files.begin(), entries.files.end());
-  return entries;
-}
 
 /// What tells a folder from others, by whatever links it was reached.
 using FolderId = std::pair<dev_t, ino_t>;
@@ -94,7 +73,7 @@ class ClassWalk {
                          .hint = "remove the link"});
     }
     above_.push_back(id);
-    Entries entries = entries_of(root_ / folder);
+    FolderEntries entries = entries_of(root_ / folder);
     std::erase_if(entries.files, [this](const std::string& file) { return !counts(file, kind_); });
     if (!entries.files.empty()) found_.emplace_back(folder, std::move(entries.files));
     for (const std::string& below : entries.folders) walk(concat(folder, '/', below));
@@ -133,7 +112,7 @@ std::string in_small_letters(std::string name) {
 
 /// Whether a folder has folders and no file of its own, as one of a split has and few classes have.
 bool is_of_folders(const fs::path& folder, ClassFiles kind) {
-  const Entries entries = entries_of(folder);
+  const FolderEntries entries = entries_of(folder);
   return !entries.folders.empty() &&
          std::none_of(entries.files.begin(), entries.files.end(), [kind](const std::string& file) {
            return counts(file, kind);

@@ -4,10 +4,9 @@
 #include <system_error>
 #include <utility>
 
-#include "muster/base/error.h"
-#include "muster/base/text.h"
 #include "muster/formats/image/class_folders.h"
 #include "muster/formats/image/decoders.h"
+#include "muster/formats/image/folder_entries.h"
 
 namespace muster::formats {
 
@@ -19,22 +18,12 @@ FlatImages::FlatImages(std::filesystem::path root,
 std::string FlatImages::read(size_t at) const { return read_image_file(root_ / files_[at]); }
 
 std::vector<std::string> list_flat_images(const std::filesystem::path& root) {
-  std::vector<std::string> files;
-  std::error_code failed, ignored;
-  if (!std::filesystem::is_directory(root, ignored)) return files;
-  for (std::filesystem::directory_iterator at(root, failed), end; !failed && at != end;
-       at.increment(failed)) {
-    if (at->is_directory(ignored)) return {};
-    std::string name = at->path().filename().string();
-    if (has_image_extension(name)) files.push_back(std::move(name));
-  }
-  if (failed) {
-    throw environment_error({.refused = concat("folder ", root.string()),
-                             .rule = "it can be read",
-                             .value = failed.message()});
-  }
-  std::ranges::sort(files);
-  return files;
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(root, ignored)) return {};
+  FolderEntries entries = entries_of(root);
+  if (!entries.folders.empty()) return {};
+  std::erase_if(entries.files, [](const std::string& name) { return !has_image_extension(name); });
+  return std::move(entries.files);
 }
 
 }  // namespace muster::formats

@@ -8,6 +8,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/formats/class_balance.h"
 #include "muster/formats/image/decoders.h"
 
 namespace muster::formats {
@@ -88,12 +89,9 @@ std::vector<SurveyedFile> survey_files(const ClassFolders& files,
 }
 
 double FolderSurvey::imbalance() const {
-  int64_t least = INT64_MAX, most = 0;
-  for (const ClassSurvey& one : classes) {
-    least = std::min(least, one.files - one.bad);
-    most = std::max(most, one.files - one.bad);
-  }
-  return least < 1 || classes.empty() ? 0 : static_cast<double>(most) / static_cast<double>(least);
+  std::vector<int64_t> good;
+  for (const ClassSurvey& one : classes) good.push_back(one.files - one.bad);
+  return class_imbalance(good);
 }
 
 FolderSurvey summary_of(const ImageSource& images, const std::vector<SurveyedFile>& surveyed) {

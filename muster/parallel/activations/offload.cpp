@@ -16,6 +16,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/tensor/device/copy_stream.h"
+#include "muster/tensor/dtype_name.h"
 
 namespace muster::parallel {
 namespace {
@@ -153,7 +154,7 @@ class ActivationOffload::Depot {
     return usage_error({.refused = "backward",
                         .rule = "a tensor that it needs is not changed in place after the "
                                 "operation that saved it",
-                        .value = concat(c10::toString(parcel.dtype),
+                        .value = concat(tensor::dtype_name(parcel.dtype),
                                         at::IntArrayRef(parcel.sizes),
                                         " is at version ",
                                         parcel.counter.current_version(),

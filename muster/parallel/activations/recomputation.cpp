@@ -8,6 +8,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/tensor/dtype_name.h"
 
 namespace muster::parallel {
 namespace {
@@ -56,7 +57,7 @@ TensorLook::TensorLook(const at::Tensor& tensor)
     : dtype(tensor.scalar_type()), device(tensor.device()), sizes(tensor.sizes()) {}
 
 std::string TensorLook::text() const {
-  return concat(c10::toString(dtype), at::IntArrayRef(sizes), " on ", device);
+  return concat(tensor::dtype_name(dtype), at::IntArrayRef(sizes), " on ", device);
 }
 
 /// What autograd has in place of a tensor.

@@ -6,13 +6,14 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/tensor/dtype_name.h"
 
 namespace muster::parallel {
 namespace {
 
 std::string describe(const std::string& role, const std::string& name, const at::Tensor& tensor) {
   std::ostringstream out;
-  out << role << ' ' << name << ' ' << c10::toString(tensor.scalar_type()) << tensor.sizes();
+  out << role << ' ' << name << ' ' << tensor::dtype_name(tensor.scalar_type()) << tensor.sizes();
   // Gradients are averaged in the order of memory.
   if (tensor.requires_grad() && !tensor.is_contiguous()) out << " strides " << tensor.strides();
   out << (tensor.requires_grad() ? "" : " fixed") << '\n';

@@ -7,6 +7,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/tensor/dtype_name.h"
 
 namespace muster::parallel {
 namespace {
@@ -27,7 +28,7 @@ void set_accumulator(void (*set)(const at::Tensor&, Weak),
 }
 
 std::string kind_of(at::ScalarType dtype, at::IntArrayRef sizes, at::Device device) {
-  return concat(c10::toString(dtype), sizes, " on ", device.str());
+  return concat(tensor::dtype_name(dtype), sizes, " on ", device.str());
 }
 
 }  // namespace

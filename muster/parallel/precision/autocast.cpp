@@ -4,6 +4,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/tensor/dtype_name.h"
 
 namespace muster::parallel {
 namespace {
@@ -26,7 +27,7 @@ AutocastGuard::AutocastGuard(c10::DeviceType device, AutocastOptions options)
   if (options.dtype == c10::ScalarType::Undefined)
     options.dtype = device == c10::kCPU ? c10::kBFloat16 : c10::kHalf;
   if (options.dtype != c10::kBFloat16 && options.dtype != c10::kHalf) {
-    throw usage_error({.refused = concat("autocast to ", c10::toString(options.dtype)),
+    throw usage_error({.refused = concat("autocast to ", tensor::dtype_name(options.dtype)),
                        .rule = "its dtype is float16 or bfloat16"});
   }
   at::autocast::increment_nesting();

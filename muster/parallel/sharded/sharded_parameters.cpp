@@ -15,6 +15,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/distributed/single_tensor.h"
+#include "muster/tensor/dtype_name.h"
 
 namespace muster::parallel {
 namespace {
@@ -114,7 +115,7 @@ ShardedParameters::ShardedParameters(const NamedTensors& parameters,
 void ShardedParameters::verify(const NamedTensors& all) const {
   std::ostringstream text;
   for (const auto& [name, tensor] : all)
-    text << name << ' ' << c10::toString(tensor.scalar_type()) << tensor.sizes()
+    text << name << ' ' << tensor::dtype_name(tensor.scalar_type()) << tensor.sizes()
          << (tensor.requires_grad() ? "" : " fixed") << '\n';
   const std::vector<std::string> texts = group_.all_gather_text(text.str());
   for (size_t rank = 1; rank < texts.size(); ++rank) {

@@ -1,9 +1,12 @@
 // The way back: words of a command line as TOML.
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/file.h"
 #include "muster/base/json.h"
+#include "muster/base/params.h"
 #include "muster/base/text.h"
 #include "muster/program/config/config_file.h"
 
@@ -93,25 +96,47 @@ std::string flag_line(const Given& flag) {
   return out + '[' + join(items, ", ") + "]\n";
 }
 
+/// The parameters of a spec in the order of its text; nothing if they and the text are not the same.
+std::optional<std::vector<std::pair<std::string, std::string>>> params_in_order(
+    const Spec& spec, const std::string& text) {
+  std::vector<std::pair<std::string, std::string>> params(spec.params.begin(), spec.params.end());
+  const auto place = [&](const auto& param) {
+    const std::string said = param.first + '=' + param.second;
+    return std::min(text.find(':' + said), text.find(',' + said));
+  };
+  std::ranges::stable_sort(params, {}, place);
+  std::vector<std::string> parts;
+  for (const auto& [key, value] : params) parts.push_back(concat(key, '=', value));
+  if (concat(spec.name, ':', join(parts, ",")) != text) return std::nullopt;  // blanks, for one
+  return params;
+}
+
+/// A table knows no commas, and its `name` is the strategy's.
+bool fits_into_table(const std::string& key, const std::string& value) {
+  return key != "name" && key.find_first_of(" \t\r\n\f\v") == std::string::npos && !value.empty() &&
+         value.find(',') == std::string::npos;
+}
+
 /// "mlp:hidden=64" -> its table, or nothing if it is not quite of that form.
 std::string table_of(const Given& flag) {
-  const std::string& spec = flag.values.back();
-  const size_t colon = spec.find(':');
-  if (colon == std::string::npos || colon == 0) return "";
-  const std::string name = spec.substr(0, colon);
-  if (trim(name) != name || name.find(',') != std::string::npos) return "";
+  const std::string& text = flag.values.back();
+  Spec spec;
+  try {
+    spec = parse_spec(text);
+  } catch (const Error&) {
+    return "";  // whoever takes the flag refuses it
+  }
+  if (spec.name.empty() || spec.params.empty() || trim(spec.name) != spec.name ||
+      spec.name.find(',') != std::string::npos)
+    return "";
+  const std::string& name = spec.name;
+  const auto params = params_in_order(spec, text);
+  if (!params) return "";
   std::string out = "\n[" + flag.key->name + "]\nname = " + quoted(name) + '\n';
-  std::vector<std::string> keys{"name"};
-  for (const std::string& part : split(std::string_view(spec).substr(colon + 1), ',')) {
-    const size_t equals = part.find('=');
-    if (equals == std::string::npos || equals == 0 || equals + 1 == part.size()) return "";
-    const std::string key = part.substr(0, equals), text = part.substr(equals + 1);
-    const bool again = std::find(keys.begin(), keys.end(), key) != keys.end();
-    if (again || key.find_first_of(" \t\r\n\f\v") != std::string::npos || trim(text) != text)
-      return "";
-    keys.push_back(key);
+  for (const auto& [key, value] : *params) {
+    if (!fits_into_table(key, value)) return "";
     out += bare_or_quoted_key(key) + " = " +
-           (text == "true" || text == "false" ? text : flag_value(text)) + '\n';
+           (value == "true" || value == "false" ? value : flag_value(value)) + '\n';
   }
   return out;
 }

@@ -4,6 +4,7 @@
 #include <map>
 #include <string_view>
 
+#include "muster/formats/class_balance.h"
 #include "muster/text/vocab/counter.h"
 #include "muster/text/words/basic_english.h"
 
@@ -53,10 +54,9 @@ void add_lengths(TextSurvey& survey, std::vector<int64_t> lengths, int64_t max_l
 }  // namespace
 
 double TextSurvey::imbalance() const {
-  if (classes.empty()) return 0;
-  const auto by_count = [](const auto& a, const auto& b) { return a.second < b.second; };
-  const auto [least, most] = std::ranges::minmax_element(classes, by_count);
-  return static_cast<double>(most->second) / static_cast<double>(least->second);
+  std::vector<int64_t> samples_of;
+  for (const auto& [name, count] : classes) samples_of.push_back(count);
+  return formats::class_imbalance(samples_of);
 }
 
 TextSurvey survey_texts(const LabelledTexts& texts, const LearnOptions& options, size_t frequent) {

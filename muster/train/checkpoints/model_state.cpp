@@ -9,6 +9,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/tensor/dtype_name.h"
 
 namespace muster::train {
 namespace {
@@ -54,8 +55,9 @@ std::vector<tensor::LoadedTensor> match_model_state(const torch::nn::Module& mod
     if (value.sizes() != tensor.sizes() || value.scalar_type() != tensor.scalar_type()) {
       throw usage_error(
           {.refused = "saved tensor " + name,
-           .rule = concat("the model has ", c10::toString(tensor.scalar_type()), tensor.sizes()),
-           .value = concat(c10::toString(value.scalar_type()), value.sizes()),
+           .rule =
+               concat("the model has ", tensor::dtype_name(tensor.scalar_type()), tensor.sizes()),
+           .value = concat(tensor::dtype_name(value.scalar_type()), value.sizes()),
            .hint = hint_of(tensor, value)});
     }
     matched.push_back({name, tensor, value});

@@ -14,6 +14,7 @@
 #include "muster/base/text.h"
 #include "muster/data/loader/device_batches.h"
 #include "muster/data/samplers/exact_cover.h"
+#include "muster/tensor/dtype_name.h"
 #include "muster/train/loop/evaluation_mode.h"
 #include "muster/train/loop/out_of_memory.h"
 #include "muster/train/loop/rank_device.h"
@@ -57,7 +58,7 @@ std::string form_of(const tensor::NamedTensorList& answers) {
   std::vector<std::string> parts;
   for (const auto& [name, tensor] : answers)
     parts.push_back(
-        concat(name, ' ', c10::toString(tensor.scalar_type()), ' ', tensor.sizes().slice(1)));
+        concat(name, ' ', tensor::dtype_name(tensor.scalar_type()), ' ', tensor.sizes().slice(1)));
   return join(parts, ", ");
 }
 

@@ -13,6 +13,7 @@
 #include "muster/base/text.h"
 #include "muster/data/samplers/exact_cover.h"
 #include "muster/data/sets/subset_dataset.h"
+#include "muster/tensor/dtype_name.h"
 #include "muster/train/loop/rank_device.h"
 
 namespace muster::train {
@@ -167,7 +168,7 @@ void check_batches_on_ranks(const data::Dataset& train, const distributed::Proce
     tensors.push_back(concat(
         name,
         ' ',
-        c10::toString(tensor.scalar_type()),
+        tensor::dtype_name(tensor.scalar_type()),
         has_size ? concat(' ', tensor.sizes()) : concat(" of ", tensor.dim(), " dimensions")));
   }
   const std::vector<std::string> all = group.all_gather_text(join(tensors, ", "));

@@ -9,6 +9,7 @@
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/tensor/dtype_name.h"
 
 namespace muster::train {
 namespace {
@@ -72,9 +73,10 @@ std::vector<std::string> score_row(const std::string& name, const ClassScore& sc
 
 void require_labels(const at::Tensor& labels, int64_t classes, const char* what) {
   if (labels.dim() != 1 || labels.scalar_type() != at::kLong) {
-    throw usage_error({.refused = concat("confusion matrix: ", what),
-                       .rule = "one int64 class number per sample, [N]",
-                       .value = concat(labels.scalar_type(), " ", labels.sizes())});
+    throw usage_error(
+        {.refused = concat("confusion matrix: ", what),
+         .rule = "one int64 class number per sample, [N]",
+         .value = concat(tensor::dtype_name(labels.scalar_type()), " ", labels.sizes())});
   }
   if (labels.numel() == 0) return;
   const auto least = labels.min().item<int64_t>(), greatest = labels.max().item<int64_t>();

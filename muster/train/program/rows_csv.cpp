@@ -7,6 +7,7 @@
 #include "muster/base/csv.h"
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/tensor/dtype_name.h"
 
 namespace muster::train {
 namespace {
@@ -23,7 +24,7 @@ at::Tensor matrix_of(const std::string& name, const at::Tensor& tensor) {
   if (tensor.is_complex()) {
     throw usage_error({.refused = concat("prediction ", name),
                        .rule = "real numbers",
-                       .value = c10::toString(tensor.scalar_type())});
+                       .value = tensor::dtype_name(tensor.scalar_type())});
   }
   const bool is_wide = tensor.scalar_type() == at::kDouble;
   const at::ScalarType type = is_wide                      ? at::kDouble

@@ -59,8 +59,9 @@ struct SearchDesk::State {
 };
 
 SearchDesk::SearchDesk(const Space& space,
-                       const std::function<std::unique_ptr<Searcher>(const Space& space)>& make)
-    : state_(std::make_shared<State>(space)) {
+                       const std::function<std::unique_ptr<Searcher>(const Space& space)>& make,
+                       HeardCalls* heard)
+    : state_(std::make_shared<State>(space)), heard_(heard) {
   state_->searcher = make(state_->space);
 }
 
@@ -78,6 +79,7 @@ void SearchDesk::tell(Call call, Later later) {
 }
 
 void SearchDesk::suggested(int64_t number, const Point& point, const std::string& memo) {
+  if (heard_ != nullptr) heard_->suggested(number, point, memo);
   tell([&](Searcher& searcher) { searcher.suggested(number, point, memo); },
        [&] {
          return
@@ -86,16 +88,19 @@ void SearchDesk::suggested(int64_t number, const Point& point, const std::string
 }
 
 void SearchDesk::reported(int64_t number, int64_t t, double score) {
+  if (heard_ != nullptr) heard_->reported(number, t, score);
   const auto call = [=](Searcher& searcher) { searcher.reported(number, t, score); };
   tell(call, [&] { return call; });
 }
 
 void SearchDesk::paused(int64_t number) {
+  if (heard_ != nullptr) heard_->paused(number);
   const auto call = [=](Searcher& searcher) { searcher.paused(number); };
   tell(call, [&] { return call; });
 }
 
 void SearchDesk::told(const FinishedTrial& trial) {
+  if (heard_ != nullptr) heard_->told(trial);
   tell([&](Searcher& searcher) { searcher.told(trial); },
        [&] { return [trial](Searcher& searcher) { searcher.told(trial); }; });
 }

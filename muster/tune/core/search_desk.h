@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "muster/tune/core/heard_calls.h"
 #include "muster/tune/search/searcher.h"
 
 namespace muster::tune {
@@ -22,9 +23,11 @@ namespace muster::tune {
 
 class SearchDesk {
  public:
-  /// `make` makes the searcher with this space, which lives as long as it.
+  /// `make` makes the searcher with this space, which lives as long as it. `heard`, which outlives this,
+  /// writes down what it is told.
   SearchDesk(const Space& space,
-             const std::function<std::unique_ptr<Searcher>(const Space& space)>& make);
+             const std::function<std::unique_ptr<Searcher>(const Space& space)>& make,
+             HeardCalls* heard = nullptr);
 
   void suggested(int64_t number, const Point& point, const std::string& memo);
   void reported(int64_t number, int64_t t, double score);
@@ -58,6 +61,7 @@ class SearchDesk {
   void tell(Call call, Later later);
 
   std::shared_ptr<State> state_;  // also of who thinks
+  HeardCalls* heard_;
 };
 
 }  // namespace muster::tune

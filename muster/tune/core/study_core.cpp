@@ -5,6 +5,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/tune/core/heard_scheduler.h"
 #include "muster/tune/core/study_state.h"
 #include "muster/tune/objective/domination.h"
 
@@ -110,11 +111,15 @@ StudyCore::Impl::Impl(const StudySpec& given, bool suggests)
       rules(spec),
       checkpoints(spec.keep_checkpoints),
       folders(spec.trial_folder),
-      searcher(spec.space, [&](const Space& space) {
-        std::unique_ptr<Searcher> made = searcher_in(space);  // also refuses what is wrong
-        if (!suggests) made = std::make_unique<Deaf>();
-        return made;
-      }) {
+      searcher(
+          spec.space,
+          [&](const Space& space) {
+            std::unique_ptr<Searcher> made = searcher_in(space);  // also refuses what is wrong
+            searcher_learns = made->has_history();
+            if (!suggests) made = std::make_unique<Deaf>();
+            return made;
+          },
+          &heard) {
   scheduler = located(spec, "scheduler", [&] {
     const std::optional<Objective> named = named_by_scheduler(spec);
     goes_by_one = named || !spec.goals.several();
@@ -124,8 +129,10 @@ StudyCore::Impl::Impl(const StudySpec& given, bool suggests)
                                         .metric = watched.metric,
                                         .space = spec.space,
                                         .planned_trials = variants.trials()};
-    return spec.own_scheduler ? made(spec.own_scheduler, of_scheduler, "scheduler", spec.scheduler)
-                              : make_scheduler(spec.scheduler, of_scheduler);
+    auto one = spec.own_scheduler
+                   ? made(spec.own_scheduler, of_scheduler, "scheduler", spec.scheduler)
+                   : make_scheduler(spec.scheduler, of_scheduler);
+    return std::make_unique<HeardScheduler>(std::move(one), heard);
   });
 }
 
@@ -158,6 +165,7 @@ Event& StudyCore::Impl::emit(int64_t trial, double now_s, decltype(Event::what) 
   if (const auto* note = std::get_if<TunerNote>(&events.back().what)) {
     take_note(*note);
     folders.put_right(events.back());
+    if (folders.has_places_before()) heard.stop();  // there will be no outline
   }
   return events.back();
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "muster/base/json_fwd.h"
+#include "muster/tune/core/call_piece.h"
 #include "muster/tune/core/event.h"
 #include "muster/tune/core/study_spec.h"
 #include "muster/tune/schedule/scheduler.h"
@@ -199,15 +200,33 @@ class StudyCore {
   // the best one, and some counts, unless searcher, scheduler or rules remember more. That is an
   // outline. A core that takes one, and is fed the events behind it, does and says what one does that
   // is fed all events; of trials that were over before it knows that they were, and no more. An
-  // outline is of the moment after an event, and is stored in the same transaction as that.
+  // outline is of the moment after an event, and is stored in the same transaction as that. A searcher
+  // or scheduler that remembers more hears its calls again: Note [Calls beside the log].
 
   /// A text of what this core is now, for take_outline(); nothing if it hangs on more. Not while events
-  /// are to be taken, nor while an attempt repeats what is known.
-  std::optional<std::string> outline() const;
+  /// are to be taken, nor while an attempt repeats what is known. `chain`: of the newest piece of calls.
+  std::optional<std::string> outline(const std::string& chain = "") const;
+  bool has_outline() const;  ///< outline() gives one
   /// Makes this core, which is new, the one that gave the outline behind this event. False, and nothing
   /// has happened, if it is of another version, event, or of a study with other rules, or is no outline,
-  /// or if this core's searcher goes by what it was told.
-  bool take_outline(std::string_view text, int64_t event);
+  /// or if this core needs_calls() and these are not the outline's.
+  bool take_outline(std::string_view text, int64_t event, std::span<const CallPiece> pieces = {});
+  /// Its searcher or scheduler goes by what it was told.
+  bool needs_calls() const;
+
+  /// What pieces of calls hang on besides the log; empty: the study has none, as neither searcher
+  /// nor scheduler goes by what it was told, or as it has no outlines.
+  std::string call_rules() const;
+  /// From now on keeps the calls of events behind this one for calls_behind(). Before the first event,
+  /// or behind the outline's.
+  void keep_calls(int64_t behind = 0);
+  /// The piece that follows `before`, of which its text is not looked at; the first one if that has no
+  /// event or other rules. Nothing if not all calls of it were kept, or none happened.
+  std::optional<CallPiece> calls_behind(const CallPiece& before) const;
+  /// They are stored, up to this event.
+  void forget_calls(int64_t event);
+  /// They follow each other from the first, none is damaged, and they are of call_rules().
+  bool is_whole(std::span<const CallPiece> pieces) const;
   int64_t last_event() const;  ///< the id of the newest one; 0: none
   /// What became of the trial is known: not of those that were over before an outline, but for the
   /// best one. trials() has them as kComplete, without anything else.

@@ -258,9 +258,9 @@ void StudyCore::Impl::add_trial(TrialAdded added, double now_s) {
   if (added.given) ++given_count;
   if (added.adopted >= 0) adopted.insert(added.adopted);
   if (!added.given) searcher.suggested(number, added.point, added.memo);
-  emit(number, now_s, std::move(added));
   last_said = false;
   scheduler->on_start(number, trials.back().point);
+  emit(number, now_s, std::move(added));  // behind all calls that belong to it
 }
 
 /// Another checkpoint is the trial's newest.

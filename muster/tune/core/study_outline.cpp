@@ -4,6 +4,7 @@
 #include <exception>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -14,14 +15,12 @@
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/tune/core/heard_calls.h"
 #include "muster/tune/core/study_core.h"
 #include "muster/tune/core/study_state.h"
 
 namespace muster::tune {
 namespace {
-
-/// Another one whenever a core of this version would go on otherwise from the same text.
-constexpr int64_t kOutlineVersion = 1;
 
 Json outline_number(double number) {
   return std::isfinite(number) ? Json(number) : Json(shortest(number));
@@ -29,6 +28,18 @@ Json outline_number(double number) {
 
 double number_in(const Json& json) {
   return json.is_string() ? to_double(json.get<std::string>()).value() : json.get<double>();
+}
+
+Json numbers_json(const std::vector<double>& numbers) {
+  Json json = Json::array();
+  for (const double number : numbers) json.push_back(outline_number(number));
+  return json;
+}
+
+std::vector<double> numbers_in(const Json& json) {
+  std::vector<double> numbers;
+  for (const Json& number : json) numbers.push_back(number_in(number));
+  return numbers;
 }
 
 Json decision_json(const Decision& decision) {
@@ -44,12 +55,11 @@ Decision decision_in(const Json& json) {
 }
 
 Json trial_json(const Trial& trial) {
-  Json point = Json::array(), metrics = Json::array();
-  for (const double number : trial.point) point.push_back(outline_number(number));
+  Json metrics = Json::array();
   for (const auto& [name, value] : trial.last_metrics)
     metrics.push_back(Json::array({Json(name), outline_number(value)}));
   return {{"number", trial.number},
-          {"point", std::move(point)},
+          {"point", numbers_json(trial.point)},
           {"state", static_cast<int>(trial.state)},
           {"attempt", trial.attempt},
           {"last_t", trial.last_t},
@@ -68,14 +78,16 @@ Json trial_json(const Trial& trial) {
           {"failure", static_cast<int>(trial.failure)},
           {"reason", trial.reason},
           {"held", trial.held},
-          {"asked", trial.asked}};
+          {"asked", trial.asked},
+          {"results", numbers_json(trial.goals.results)},
+          {"violations", numbers_json(trial.goals.violations)}};
 }
 
 /// All but what follows from the point and the study.
 Trial trial_in(const Json& json) {
   Trial trial;
   json.at("number").get_to(trial.number);
-  for (const Json& number : json.at("point")) trial.point.push_back(number_in(number));
+  trial.point = numbers_in(json.at("point"));
   trial.state = static_cast<TrialState>(json.at("state").get<int>());
   json.at("attempt").get_to(trial.attempt);
   json.at("last_t").get_to(trial.last_t);
@@ -96,6 +108,8 @@ Trial trial_in(const Json& json) {
   json.at("reason").get_to(trial.reason);
   json.at("held").get_to(trial.held);
   json.at("asked").get_to(trial.asked);
+  trial.goals = {.results = numbers_in(json.at("results")),
+                 .violations = numbers_in(json.at("violations"))};
   return trial;
 }
 
@@ -148,32 +162,24 @@ class StudyOutline {
  public:
   explicit StudyOutline(StudyCore::Impl& core) : core_(core) {}
 
-  /// All that goes on from here is in it: what has memories of its own is not there.
+  /// All that goes on from here is in it, but for what searcher and scheduler make of their calls.
   bool is_possible() const {
-    const StudySpec& spec = core_.spec;
-    return !core_.scheduler->has_history() && spec.plateau.patience == 0 &&
-           spec.keep_checkpoints == 0 && !spec.goals.any() && !core_.has_functions &&
-           !core_.folders.has_places_before() && core_.paused_count == 0 && !core_.last_said &&
-           core_.unlogged.empty() && core_.events.empty();
+    return core_.may_have_outlines() && core_.unlogged.empty() && core_.events.empty();
   }
 
   /// What a replay hangs on besides the log.
   std::string rules(const Json& description) const {
     const StudySpec& spec = core_.spec;
-    Json from_checkpoint = Json::array();
-    for (const FailurePolicy& policy : spec.failures)
-      from_checkpoint.push_back(policy.from_checkpoint);
-    return json_text(Json{{"version", kOutlineVersion},
-                          {"description", description},
-                          {"ask_lease_s", spec.ask_lease_s},
-                          {"fail_fast", spec.fail_fast},
-                          {"give_up_after", spec.give_up_after},
-                          {"from_checkpoint", std::move(from_checkpoint)},
-                          {"folder", core_.folders.now()}});
+    Json rules = core_.call_rules(description);
+    rules["ask_lease_s"] = spec.ask_lease_s;
+    rules["fail_fast"] = spec.fail_fast;
+    rules["give_up_after"] = spec.give_up_after;
+    rules["folder"] = core_.folders.now();
+    return json_text(rules);
   }
 
-  Json write(const std::string& rules) const {
-    std::set<int64_t> numbers;
+  Json write(const std::string& rules, const std::string& chain) const {
+    std::set<int64_t> numbers(core_.front.begin(), core_.front.end());
     for (const auto& [number, record] : core_.records) numbers.insert(number);
     if (core_.best >= 0) numbers.insert(core_.best);
     Json trials = Json::array();
@@ -184,6 +190,9 @@ class StudyOutline {
       trials.push_back(std::move(one));
     }
     return {{"rules", rules},
+            {"calls", chain},
+            {"last_said", core_.last_said},
+            {"front", core_.front},
             {"event", core_.next_event - 1},
             {"count", core_.trials.size()},
             {"trials", std::move(trials)},
@@ -222,7 +231,12 @@ class StudyOutline {
       trials[static_cast<size_t>(trial.number)] = std::move(trial);
     }
     if (best >= 0 && (!told.contains(best) || records.contains(best))) return false;
+    auto front = json.at("front").get<std::vector<int64_t>>();
+    for (const int64_t number : front)
+      if (!told.contains(number) || records.contains(number)) return false;
     StudyCore::Impl& core = core_;
+    core.front = std::move(front);
+    json.at("last_said").get_to(core.last_said);
     json.at("outside").get_to(core.outside);
     json.at("in_vain").get_to(core.in_vain);
     json.at("adopted").get_to(core.adopted);
@@ -252,22 +266,27 @@ class StudyOutline {
   bool is_whole(Trial& trial) const {
     const bool may_be_open = trial.state == TrialState::kRunning ||
                              trial.state == TrialState::kPending ||
-                             (trial.state == TrialState::kPaused && trial.held);
+                             trial.state == TrialState::kPaused;
     if (trial.point.size() != core_.spec.space.dimensions().size()) return false;
     if (!may_be_open && !is_over(trial.state)) return false;
+    const GoalValues goals = no_values(core_.spec.goals);
+    if (trial.goals.results.size() != goals.results.size() ||
+        trial.goals.violations.size() != goals.violations.size())
+      return false;
     trial.values = core_.spec.space.resolve(trial.point);
-    trial.goals = no_values(core_.spec.goals);
     return true;
   }
 
   /// One that is not over: what else knows of it.
   void take_up(const Trial& trial, const TrialRecord& record) {
-    core_.scheduler->on_start(trial.number, trial.point);
-    if (trial.reports > 0)
-      core_.scheduler->on_report(
-          trial.number, trial.last_t, score_of(trial.last_metric, core_.watched.mode));
+    if (!core_.scheduler->has_history()) {  // else it hears all of its calls again
+      core_.scheduler->on_start(trial.number, trial.point);
+      if (trial.reports > 0)
+        core_.scheduler->on_report(
+            trial.number, trial.last_t, score_of(trial.last_metric, core_.watched.mode));
+    }
     if (trial.state == TrialState::kRunning) ++core_.running_count;
-    if (trial.state == TrialState::kPaused) ++core_.held_count;
+    if (trial.state == TrialState::kPaused) ++(trial.held ? core_.held_count : core_.paused_count);
     if (trial.state == TrialState::kPending) core_.retries.emplace(trial.due_s, trial.number);
     if (trial.state == TrialState::kRunning && record.attempt.asked)
       core_.leases.emplace(record.attempt.lease_end_s, trial.number);
@@ -277,28 +296,40 @@ class StudyOutline {
   StudyCore::Impl& core_;
 };
 
-std::optional<std::string> StudyCore::outline() const {
+bool StudyCore::has_outline() const { return StudyOutline(*impl_).is_possible(); }
+
+std::optional<std::string> StudyCore::outline(const std::string& chain) const {
   const StudyOutline outline(*impl_);
   if (!outline.is_possible()) return std::nullopt;
-  const std::string json = json_text(outline.write(outline.rules(description())));
+  const std::string json = json_text(outline.write(outline.rules(description()), chain));
   return concat(digest_of(json), ' ', json);
 }
 
-bool StudyCore::take_outline(std::string_view text, int64_t event) {
+bool StudyCore::take_outline(std::string_view text,
+                             int64_t event,
+                             std::span<const CallPiece> pieces) {
   StudyOutline outline(*impl_);
-  if (impl_->next_event != 1 || !outline.is_possible() || impl_->searcher.has_history())
-    return false;
+  if (impl_->next_event != 1 || !outline.is_possible()) return false;
+  if (needs_calls() && !is_whole(pieces)) return false;
   const size_t blank = text.find(' ');
   if (blank == std::string_view::npos) return false;
   const std::string_view body = text.substr(blank + 1);
   if (text.substr(0, blank) != std::to_string(digest_of(body))) return false;
   try {
     const Json json = parse_json(body, "an outline");
-    return json.at("rules").get<std::string>() == outline.rules(description()) &&
-           json.at("event").get<int64_t>() == event && outline.read(json);
+    const std::string chain = pieces.empty() ? "" : pieces.back().chain;
+    if (needs_calls() && json.at("calls").get<std::string>() != chain) return false;
+    if (json.at("rules").get<std::string>() != outline.rules(description()) ||
+        json.at("event").get<int64_t>() != event || !outline.read(json))
+      return false;
   } catch (const std::exception&) {
     return false;  // of a version that writes other things; the log has it all
   }
+  const size_t dimensions = impl_->spec.space.dimensions().size();
+  SearchDesk* searcher = impl_->searcher.has_history() ? &impl_->searcher : nullptr;
+  Scheduler* scheduler = impl_->scheduler->has_history() ? impl_->scheduler.get() : nullptr;
+  for (const CallPiece& piece : pieces) tell_again(piece.calls, dimensions, searcher, scheduler);
+  return true;
 }
 
 int64_t StudyCore::last_event() const { return impl_->next_event - 1; }

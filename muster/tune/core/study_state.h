@@ -1,5 +1,5 @@
 // What a StudyCore holds. Private to study_core.cpp, study_reports.cpp, study_ends.cpp,
-// study_by_user.cpp, study_replay.cpp and study_outline.cpp.
+// study_by_user.cpp, study_replay.cpp, study_outline.cpp and study_calls.cpp.
 #pragma once
 
 #include <array>
@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "muster/base/json.h"
+#include "muster/tune/core/heard_calls.h"
 #include "muster/tune/core/kept_checkpoints.h"
 #include "muster/tune/core/search_desk.h"
 #include "muster/tune/core/stop_rules.h"
@@ -85,6 +87,10 @@ struct StudyCore::Impl {
   void end_attempt(Trial& trial, AttemptEnded ended, double now_s);
   void save_checkpoint(Trial& trial, CheckpointSaved saved, double now_s);
 
+  bool may_have_outlines() const;
+  bool hears() const;
+  Json call_rules(const Json& description) const;
+
   std::optional<SearchDesk::Answer> suggest_next(bool elsewhere, Next& next);
   std::unique_ptr<Searcher> searcher_in(const Space& space) const;
   bool may_suggest() const;
@@ -119,6 +125,9 @@ struct StudyCore::Impl {
   KeptCheckpoints checkpoints;
   TrialFolders folders;
   CheckpointIsThere is_there;  // of next(), while it runs
+  int64_t next_event = 1;
+  HeardCalls heard{next_event};
+  bool searcher_learns = false;  // the study's own, also where nobody asks it here
   SearchDesk searcher;
   Objective watched;         // by the scheduler
   bool goes_by_one = false;  // it needs that one in the reports
@@ -127,7 +136,6 @@ struct StudyCore::Impl {
   std::unordered_map<int64_t, TrialRecord> records;  // of trials that are not over
   std::set<std::pair<double, int64_t>> retries;      // due, number
   std::vector<Event> events;
-  int64_t next_event = 1;
   std::set<int64_t> outside;  // trials of other programs that the searcher was told of
   int64_t running_count = 0, paused_count = 0, held_count = 0;  // paused: by the scheduler
   int64_t best = -1;  // of those that are over; none has a result before there is one

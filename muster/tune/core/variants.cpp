@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include "muster/base/error.h"
 #include "muster/base/params.h"
@@ -43,10 +45,15 @@ Grid grid_of(const StudySpec& spec, const Point& point, bool enumerates) {
 }
 
 void check_constant(const StudySpec& spec, std::string_view searcher) {
-  if (!spec.constant_grid_search || (searcher == "random" && !spec.own_searcher)) return;
-  throw usage_error({.refused = "constant_grid_search",
-                     .rule = "it goes with searcher random, whose draws it shares out",
-                     .value = concat("searcher ", searcher)});
+  if (!spec.constant_grid_search) return;
+  if (!spec.own_searcher && searchers().at(searcher).shares_draws) return;
+  std::vector<std::string> names;
+  for (const SearcherEntry* entry : searchers())
+    if (entry->shares_draws) names.emplace_back(entry->name);
+  throw usage_error(
+      {.refused = "constant_grid_search",
+       .rule = concat("it goes with searcher ", join(names, " or "), ", whose draws it shares out"),
+       .value = concat("searcher ", searcher)});
 }
 
 void check_trials(int64_t samples, int64_t grid, int64_t before) {

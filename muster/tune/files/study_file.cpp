@@ -6,6 +6,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/file.h"
+#include "muster/base/given.h"
 #include "muster/base/text.h"
 #include "muster/tune/core/stop_rules.h"
 #include "muster/tune/files/toml_table.h"
@@ -15,11 +16,6 @@
 namespace muster::tune {
 namespace fs = std::filesystem;
 namespace {
-
-template <class To, class From>
-void set_if_given(To& to, const std::optional<From>& from) {
-  if (from) to = *from;
-}
 
 class StudyReader {
  public:

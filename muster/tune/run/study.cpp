@@ -1,5 +1,6 @@
 #include "muster/tune/run/study.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <iterator>
@@ -30,8 +31,6 @@ std::optional<Point> full_point(const Space& space,
 } catch (const Error&) {
   return std::nullopt;
 }
-
-constexpr int64_t kOutlineEvents = 256;  // from one outline to the next
 
 /// What a study of several objectives, or with constraints, learns of it besides.
 void take_goals(const Goals& goals, const ForeignTrial& trial, OutsideTrial& outside) {
@@ -179,6 +178,7 @@ void Study::follow(std::vector<Event> theirs) {
 /// was before them, and they are made again.
 void Study::rebuild() {
   StudyCore core(core_.spec(), suggests_);
+  begin_calls(core);
   unshown_.clear();
   storage_->for_each_event([&](Event&& event) {
     core.replay(event);
@@ -196,13 +196,6 @@ bool Study::lacks_what_waits() {
       return true;
   }
   return false;
-}
-
-/// Now and then, for those who ask: Note [Outlines].
-void Study::keep_outline(std::span<const Event> ours) {
-  if (ours.empty() || ours.back().id < outline_due_) return;
-  outline_due_ = ours.back().id + kOutlineEvents;
-  if (const auto text = core_.outline()) storage_->keep_outline(ours.back(), *text);
 }
 
 void Study::catch_up() {
@@ -257,18 +250,14 @@ Study::Study(const StudySpec& spec, Clock clock, EventObserver observer, StudyOp
 
 /// What was before.
 void Study::take_in(const StudyOptions& options) {
-  if (!options.tuner && options.outlines && !observer_) {
-    const Storage::Outline outline = storage_->outline();
-    if (outline.event > 0 && core_.take_outline(outline.text, outline.event)) {
-      resumed_events_ = outline.event;
-      outline_due_ = outline.event + kOutlineEvents;
-    }
-  }
+  const bool may_be_light = !options.tuner && options.outlines && !observer_;
+  if (!may_be_light || !take_outline()) begin_calls(core_);
   storage_->for_each_event(
       [&](const Event& event) {
         core_.replay(event);
         shown_ = event.id;
         ++resumed_events_;
+        ++events_read_;
       },
       resumed_events_);
 }

@@ -137,6 +137,8 @@ class Study {
 
   /// Events that were there before; 0 for a new study.
   int64_t resumed_events() const { return resumed_events_; }
+  /// Events that were read for that: all of them, or those behind an outline.
+  int64_t events_read() const { return events_read_; }
   double now_s() const { return clock_(); }
 
  private:
@@ -169,7 +171,10 @@ class Study {
   void rebuild();
   void take_in(const StudyOptions& options);
   bool lacks_what_waits();
+  bool take_outline();
   void keep_outline(std::span<const Event> ours);
+  bool keep_calls(const Event& newest, std::string& chain);
+  void begin_calls(StudyCore& core);
   void offer_waiting();
   std::optional<GivenPoint> given_point(const WaitingTrial& trial);
   void open(const StudySpec& spec, const StudyOptions& options);
@@ -195,8 +200,9 @@ class Study {
   std::deque<Waiting*> queue_;          // calls that nobody makes yet
   bool busy_ = false;                   // somebody has the turn
   std::condition_variable idle_;        // for those who want a turn and have no call
-  int64_t resumed_events_ = 0;
+  int64_t resumed_events_ = 0, events_read_ = 0;
   int64_t outline_due_ = 0;  // with the event of this id or a later one
+  bool calls_anew_ = false;  // the pieces of calls that are stored are of no use
 };
 
 }  // namespace muster::tune

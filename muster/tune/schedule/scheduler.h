@@ -94,6 +94,10 @@ class Scheduler {
   /// and one on_report bring back; it pauses none. See Note [Outlines] in study_core.h.
   virtual bool has_history() const { return true; }
 
+  /// False: an order of promote() names no donor that is over, so that nobody needs to know of a trial
+  /// that is. Only then is there an outline of its studies (Note [Outlines] in study_core.h).
+  virtual bool donors_may_be_over() const { return has_history(); }
+
   /// For the head of the table: "asha: reduction 2, max_t 10: rung 1: n=9, cutoff 0.41; rung 2:
   /// n=5, cutoff 0.47".
   virtual std::string status() const = 0;

@@ -106,6 +106,7 @@ class Hyperband final : public Scheduler {
   }
 
   bool pauses() const override { return true; }
+  bool donors_may_be_over() const override { return false; }
 
   void no_more_trials() override {
     if (!brackets_.empty() && brackets_.back().is_open()) brackets_.back().close();

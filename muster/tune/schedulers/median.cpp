@@ -126,6 +126,7 @@ class RayMedian final : public Scheduler {
   }
 
   bool pauses() const override { return !options_.hard_stop; }
+  bool donors_may_be_over() const override { return false; }
   void no_more_trials() override { no_more_ = true; }
 
   void on_start(int64_t number, const Point& /*point*/) override {
@@ -208,6 +209,8 @@ class OptunaMedian final : public Scheduler {
     if (state == TrialState::kComplete) complete_.add_complete(trial->second.reports);
     trials_.erase(trial);
   }
+
+  bool donors_may_be_over() const override { return false; }
 
   std::string status() const override {
     return concat("median of complete trials, percentile ",

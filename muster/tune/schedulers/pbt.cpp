@@ -117,6 +117,7 @@ class Pbt final : public Scheduler {
   }
 
   bool pauses() const override { return true; }
+  bool donors_may_be_over() const override { return false; }
 
   void no_more_trials() override {
     no_more_ = true;

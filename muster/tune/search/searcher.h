@@ -113,7 +113,7 @@ class Searcher {
   virtual bool is_quick() const { return false; }
 
   /// False: what it suggests hangs on the number and on what is fixed alone, not on anything that it
-  /// was told. Who asks for a trial then need not read the study's log (Note [Outlines]).
+  /// was told. Of others the calls are kept and made again (Note [Calls beside the log]).
   virtual bool has_history() const { return true; }
 
   /// What it has to say when a study begins or goes on, in a line: "auto picked gp: …". Empty:
@@ -131,6 +131,8 @@ struct SearcherEntry {
   bool enumerates = false;
   /// It takes studies of several objectives, and with constraints (Note [Several objectives]).
   bool takes_goals = false;
+  /// It draws each parameter for itself, so that trials can share draws (StudySpec::constant_grid_search).
+  bool shares_draws = false;
 };
 
 /// All searchers (generated; see Note [Generated tables]).

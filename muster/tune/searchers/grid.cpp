@@ -46,7 +46,6 @@ class GridSearch final : public Searcher {
   }
 
   bool is_quick() const override { return true; }
-  bool has_history() const override { return !tried_.empty(); }
 
  private:
   const Space& space_;

@@ -17,10 +17,13 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
 
-OptunaRows::OptunaRows(Database& database, Target target, const Space& space)
+OptunaRows::OptunaRows(Database& database,
+                       Target target,
+                       const Space& space,
+                       const OpenedTrials& opened)
     : target_(std::move(target)), database_(database) {
   learn_space(space);
-  learn_trials();
+  learn_trials(opened);
   last_number_ = database.prepare(
       "SELECT number FROM trials WHERE study_id = ? ORDER BY trial_id DESC LIMIT 1");
   add_trial_ = database.prepare(
@@ -79,23 +82,18 @@ void OptunaRows::learn_space(const Space& space) {
   }
 }
 
-void OptunaRows::learn_trials() {
-  Statement open = database_.prepare(
-      "SELECT m.number, m.trial_id, t.datetime_start FROM muster_trials AS m "
-      "JOIN trials AS t ON t.trial_id = m.trial_id "
-      "WHERE t.study_id = ? AND t.state = 'RUNNING'");
+void OptunaRows::learn_trials(const OpenedTrials& opened) {
   Statement points = database_.prepare(
       "SELECT intermediate_value_type, intermediate_value FROM trial_intermediate_values "
       "WHERE trial_id = ? ORDER BY step");
-  open.bind(1, target_.study_id);
-  while (open.step()) {
-    Row row = new_row(open.integer(1), from_datetime(open.text(2)));
+  for (const OpenedTrials::Running& trial : opened.running) {
+    Row row = new_row(trial.trial_id, trial.started_s);
     points.bind(1, row.trial_id);
     while (points.step()) {
       const double value = from_value_type(points.text(0), points.number(1));
       take_metric(value, target_.mode, row.last, row.best);
     }
-    rows_[open.integer(0)] = row;
+    rows_[trial.number] = row;
   }
   if (target_.goals.any() && !rows_.empty()) learn_goals();
 }

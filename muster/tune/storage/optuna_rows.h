@@ -12,6 +12,7 @@
 #include "muster/tune/core/study_spec.h"
 #include "muster/tune/space/space.h"
 #include "muster/tune/storage/sqlite.h"
+#include "muster/tune/storage/study_tables.h"
 
 namespace muster::tune {
 
@@ -45,8 +46,8 @@ class OptunaRows {
     Goals goals = {};
   };
 
-  /// Learns from the tables which trials are not over.
-  OptunaRows(Database& database, Target target, const Space& space);
+  /// Goes on with the trials that are not over, `opened` of the caller's transaction.
+  OptunaRows(Database& database, Target target, const Space& space, const OpenedTrials& opened);
 
   /// The trial was added and is not over.
   bool is_open(int64_t trial) const { return rows_.contains(trial); }
@@ -83,7 +84,7 @@ class OptunaRows {
   };
 
   void learn_space(const Space& space);
-  void learn_trials();
+  void learn_trials(const OpenedTrials& opened);
   void learn_goals();
   Row& row_of(int64_t trial);
   void remember(int64_t trial);

@@ -85,6 +85,12 @@ CREATE TABLE IF NOT EXISTS muster_outlines (study_id INTEGER NOT NULL PRIMARY KE
 CREATE TRIGGER IF NOT EXISTS muster_forget_outline AFTER DELETE ON studies BEGIN
   DELETE FROM muster_outlines WHERE study_id = OLD.study_id;
 END;
+CREATE TABLE IF NOT EXISTS muster_calls (study_id INTEGER NOT NULL, event INTEGER NOT NULL,
+  behind INTEGER NOT NULL, time REAL NOT NULL, rules TEXT NOT NULL, chain TEXT NOT NULL,
+  calls TEXT NOT NULL, PRIMARY KEY (study_id, event));
+CREATE TRIGGER IF NOT EXISTS muster_forget_calls AFTER DELETE ON studies BEGIN
+  DELETE FROM muster_calls WHERE study_id = OLD.study_id;
+END;
 )";
 
 int64_t count(Database& database, std::string_view sql) {

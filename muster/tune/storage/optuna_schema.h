@@ -27,8 +27,8 @@ inline constexpr std::string_view kAddedAttribute = "muster:added";
 /// of something else or of another schema, which is left as it is.
 void make_schema(Database& database);
 
-/// Makes the table of outlines (Note [Outlines]), which files of earlier versions have not. Within the
-/// caller's transaction.
+/// Makes the tables of outlines and of calls (Notes [Outlines], [Calls beside the log]), which files of
+/// earlier versions have not. Within the caller's transaction.
 void make_outlines(Database& database);
 
 /// Throws a usage error unless the database is one of Optuna's with its present schema.

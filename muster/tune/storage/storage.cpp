@@ -181,20 +181,21 @@ class SqliteStorage : public Storage {
         "SELECT study_name, (SELECT time FROM muster_events WHERE event_key = ?2) "
         "FROM studies WHERE study_id = ?1");
     name_ = opener.text("name");
-    others_.emplace(database_, study_id_);
     Transaction transaction(database_);  // one moment for all that is learnt from the tables
     make_outlines(database_);
     seen_version_ = version_now();
     seen_ = select_last_event(database_, study_id_);
     seen_time_s_ = row_now().value_or(0);
-    others_->refresh();
+    const OpenedTrials opened = select_opened_trials(database_, study_id_);
+    others_.emplace(database_, study_id_, opened);
     rows_.emplace(database_,
                   OptunaRows::Target{.study_id = study_id_,
                                      .metric = opener.text("metric"),
                                      .mode = parse_mode(opener.text("mode")),
                                      .scope = parse_scope(opener.text("scope")),
                                      .goals = described_goals(description)},
-                  space);
+                  space,
+                  opened);
     show_what_was_put_off();
     transaction.commit();
     rows_->keep();
@@ -249,10 +250,16 @@ class SqliteStorage : public Storage {
     take_news();
     visit_events(database_, study_id_, after, seen_, visit);  // what comes meanwhile, news() has
   }
-
   Outline outline() override { return select_outline(database_, study_id_, seen_); }
   void keep_outline(const Event& newest, const std::string& text) override {
     put_outline(database_, study_id_, newest, text);
+  }
+  std::vector<CallPiece> call_pieces(int64_t up_to) override {
+    return select_call_pieces(database_, study_id_, up_to);
+  }
+  CallPiece last_call_piece() override { return select_last_call_piece(database_, study_id_); }
+  void keep_call_piece(const Event& newest, const CallPiece& piece) override {
+    put_call_piece(database_, study_id_, newest, piece);
   }
 
   std::vector<WaitingTrial> waiting_trials() override { return others_->waiting(); }

@@ -16,6 +16,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
+#include "muster/tune/core/call_piece.h"
 #include "muster/tune/core/event.h"
 #include "muster/tune/objective/objective.h"
 #include "muster/tune/space/space.h"
@@ -118,6 +119,13 @@ class Storage {
   virtual Outline outline() = 0;
   /// In place of the one before. Within transact(), of the newest event that it is to append.
   virtual void keep_outline(const Event& newest, const std::string& text) = 0;
+
+  /// The pieces of calls up to an event, in order (Note [Calls beside the log]).
+  virtual std::vector<CallPiece> call_pieces(int64_t up_to) = 0;
+  /// The newest one without its calls, if its event is the log's; else one of event 0.
+  virtual CallPiece last_call_piece() = 0;
+  /// Behind those before; in place of all if its `after` is 0. As keep_outline().
+  virtual void keep_call_piece(const Event& newest, const CallPiece& piece) = 0;
 
   /// The trials that wait to be run, as of the last call of this storage; oldest first.
   virtual std::vector<WaitingTrial> waiting_trials() = 0;

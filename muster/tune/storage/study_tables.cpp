@@ -176,30 +176,6 @@ std::vector<Event> select_last_reports(Database& database, int64_t study_id, siz
   return events;
 }
 
-Storage::Outline select_outline(Database& database, int64_t study_id, int64_t last) {
-  Statement row = database.prepare(
-      "SELECT o.event, o.outline FROM muster_outlines AS o JOIN muster_events AS e "
-      "ON e.event_key = ?1 + o.event AND e.time = o.time WHERE o.study_id = ?2 AND o.event <= ?3");
-  row.bind(1, event_key(study_id, 0)).bind(2, study_id).bind(3, last);
-  if (!row.step()) return {};
-  return {.event = row.integer(0), .text = std::string(row.text(1))};
-}
-
-void put_outline(Database& database,
-                 int64_t study_id,
-                 const Event& newest,
-                 const std::string& text) {
-  database
-      .prepare(
-          "INSERT OR REPLACE INTO muster_outlines (study_id, event, time, outline) "
-          "VALUES (?, ?, ?, ?)")
-      .bind(1, study_id)
-      .bind(2, newest.id)
-      .bind(3, newest.time_s)
-      .bind(4, text)
-      .run();
-}
-
 namespace {
 
 /// As a rule there are none, which two counts tell at once.
@@ -279,7 +255,28 @@ std::vector<ForeignTrial> select_foreign_trials(Database& database, int64_t stud
 
 // ---- Trials of others ----
 
-OtherTrials::OtherTrials(Database& database, int64_t study_id)
+OpenedTrials select_opened_trials(Database& database, int64_t study_id) {
+  OpenedTrials opened;
+  Statement newest = database.prepare("SELECT max(trial_id) FROM trials");
+  if (newest.step() && !newest.is_null(0)) opened.newest = newest.integer(0);
+  Statement rows = database.prepare(
+      "SELECT t.trial_id, m.number, t.datetime_start FROM trials AS t "
+      "LEFT JOIN muster_trials AS m ON m.trial_id = t.trial_id "
+      "WHERE t.study_id = ? AND (m.number IS NULL OR t.state = 'RUNNING') ORDER BY t.trial_id");
+  rows.bind(1, study_id);
+  while (rows.step()) {
+    if (rows.is_null(1)) {
+      opened.others.push_back(rows.integer(0));
+    } else {
+      opened.running.push_back({.number = rows.integer(1),
+                                .trial_id = rows.integer(0),
+                                .started_s = from_datetime(rows.text(2))});
+    }
+  }
+  return opened;
+}
+
+OtherTrials::OtherTrials(Database& database, int64_t study_id, const OpenedTrials& opened)
     : study_id_(study_id),
       database_(database),
       newest_(database.prepare("SELECT max(trial_id) FROM trials")),
@@ -289,10 +286,18 @@ OtherTrials::OtherTrials(Database& database, int64_t study_id)
                                         "ORDER BY t.trial_id"))),
       row_(database.prepare(
           concat("SELECT t.number, t.state FROM trials AS t WHERE t.trial_id = ? AND ", kNotOurs))),
-      reader_(database) {}
+      reader_(database),
+      seen_(opened.newest),
+      open_(opened.others.begin(), opened.others.end()) {
+  look_at_open();
+}
 
 void OtherTrials::refresh() {
   find_new();
+  look_at_open();
+}
+
+void OtherTrials::look_at_open() {
   std::erase_if(open_, [&](int64_t trial_id) { return !look_at(trial_id); });
 }
 

@@ -44,19 +44,40 @@ void put_outline(Database& database,
                  int64_t study_id,
                  const Event& newest,
                  const std::string& text);
+std::vector<CallPiece> select_call_pieces(Database& database, int64_t study_id, int64_t up_to);
+/// Without its calls; of event 0 if there is none or the log has another event in its place.
+CallPiece select_last_call_piece(Database& database, int64_t study_id);
+void put_call_piece(Database& database,
+                    int64_t study_id,
+                    const Event& newest,
+                    const CallPiece& piece);
 std::vector<ForeignTrial> select_foreign_trials(Database& database, int64_t study_id);
+/// What opening a study has to know of Optuna's table of trials, by one walk over the study's rows.
+struct OpenedTrials {
+  struct Running {
+    int64_t number = 0, trial_id = 0;
+    double started_s = 0;
+  };
+  std::vector<Running> running;  ///< of our log
+  std::vector<int64_t> others;   ///< trial_ids of those that are not of our log
+  int64_t newest = -1;           ///< trial_id, of all studies; -1: there is none
+};
+OpenedTrials select_opened_trials(Database& database, int64_t study_id);
+
 /// The trials of a study that are not of its log: those that wait to be run, and those that are
 /// over, each once. A refresh looks at rows that are new since the last one and at those that were
 /// not over, so that a long study is not looked through again and again.
 class OtherTrials {
  public:
-  OtherTrials(Database& database, int64_t study_id);
+  /// `opened`: of the same transaction.
+  OtherTrials(Database& database, int64_t study_id, const OpenedTrials& opened);
   void refresh();
   std::vector<WaitingTrial> waiting() const;
   std::vector<ForeignTrial> take_finished();  ///< since the last call
 
  private:
   void find_new();
+  void look_at_open();
   bool look_at(int64_t trial_id);
   void take_waiting(int64_t trial_id, int64_t number);
 

@@ -89,7 +89,7 @@ TEST(Functional, RefusesWhatIsNoImageAndNumbersOutOfRange) {
   const at::Tensor image = torch::zeros({3, 8, 9}, torch::kByte);
   const auto refused = [](const std::function<void()>& change) { return test::error_of(change); };
   EXPECT_THAT(refused([&] { horizontal_flip(image[0]); }), HasSubstr("it is [channels, height"));
-  EXPECT_THAT(refused([&] { invert(image.to(torch::kLong)); }), HasSubstr("of Long on cpu"));
+  EXPECT_THAT(refused([&] { invert(image.to(torch::kLong)); }), HasSubstr("of int64 on cpu"));
   EXPECT_THAT(refused([&] { resize(image, 0, 4); }), HasSubstr("at least 1 (got 0 x 4)"));
   EXPECT_THAT(refused([&] { resize(image, 4, 4, {.interpolation = Interpolation::kBox}); }),
               HasSubstr("tensors have no such filter"));

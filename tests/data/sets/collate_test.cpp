@@ -102,14 +102,14 @@ TEST(Collate, RefusesSamplesThatDoNotFitTogether) {
   EXPECT_THAT(
       error(Collate(), sentences()),
       HasSubstr("\"tokens\" of a batch: all samples have one dtype and shape (got sample 4: "
-                "Long [3]; sample 1: Long [1])"));
+                "int64 [3]; sample 1: int64 [1])"));
   const Collate pads({{.tensor = "x", .how = How::kPad}});
   EXPECT_THAT(error(pads,
                     {numbered(0, {{"x", torch::zeros({2, 3})}}),
                      numbered(1, {{"x", torch::zeros({2, 4})}})}),
               HasSubstr("behind the first dimension"));
   EXPECT_THAT(error(pads, {numbered(0, {{"x", torch::tensor(1)}})}),
-              HasSubstr("sample 0: Long []"));
+              HasSubstr("sample 0: int64 []"));
   EXPECT_THAT(
       error(pads,
             {numbered(0, {{"x", torch::zeros({2})}}), numbered(1, {{"y", torch::zeros({2})}})}),

@@ -223,8 +223,8 @@ std::string refused(const std::string& chain) {
 TEST(Chain, RefusesStepsThatDoNotGoTogether) {
   EXPECT_THAT(refused("one_of(grayscale|random_invert)"),
               HasSubstr("one_of of images: samples have one form, whichever of its steps they go "
-                        "through (got Byte of 3 channels; Byte of 1 channels)"));
-  EXPECT_THAT(refused("random_choice(to_dtype|random_invert)"), HasSubstr("Float of 3 channels"));
+                        "through (got uint8 of 3 channels; uint8 of 1 channels)"));
+  EXPECT_THAT(refused("random_choice(to_dtype|random_invert)"), HasSubstr("float32 of 3 channels"));
   EXPECT_THAT(refused("random_apply(grayscale)"), HasSubstr("random_apply of images"));
   EXPECT_THAT(refused("grayscale:p=0.5"),
               HasSubstr("transform grayscale of images: samples have one form"));

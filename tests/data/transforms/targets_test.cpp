@@ -277,7 +277,7 @@ TEST(Targets, AreRefusedByNameWhereTheyAreNone) {
   EXPECT_THAT(refused("boxes", torch::zeros({2, 5}), flip),
               HasSubstr("tensor \"boxes\" of a sample: boxes are [N, 4] of float32 or float64"));
   EXPECT_THAT(refused("boxes_xywhr", torch::zeros({2, 4}), flip), HasSubstr("[N, 5]"));
-  EXPECT_THAT(refused("boxes", torch::zeros({2, 4}, torch::kLong), flip), HasSubstr("of Long"));
+  EXPECT_THAT(refused("boxes", torch::zeros({2, 4}, torch::kLong), flip), HasSubstr("of int64"));
   EXPECT_THAT(refused("keypoints", torch::zeros({2, 3}), flip),
               HasSubstr("keypoints are [..., 2]"));
   EXPECT_THAT(refused("mask", torch::zeros({9, 8}), flip), HasSubstr("the image's size, 8 x 9"));
@@ -360,7 +360,7 @@ TEST(FilterBoxes, TakesTheRowsThatAreNamed) {
   EXPECT_EQ(again["boxes"].size(0), 1);
   EXPECT_EQ(again["labels"].size(0), 2);
   EXPECT_THAT(test::error_of([&] { go_through("filter_boxes:rows=[others]", wrong, rng); }),
-              HasSubstr("it has a row for each of 2 boxes (got [3] of Long)"));
+              HasSubstr("it has a row for each of 2 boxes (got [3] of int64)"));
 }
 
 }  // namespace

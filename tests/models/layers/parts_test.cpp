@@ -102,7 +102,7 @@ TEST(Weights, ThatDoNotFitAreRefusedByNameAndNothingChanges) {
     return changed;
   };
   EXPECT_THAT(refusal(*model, with(8, good[8].first, torch::zeros({2}))),
-              HasSubstr(good[8].first + ": the model has Float [10, 3] (got Float [2])"));
+              HasSubstr(good[8].first + ": the model has float32 [10, 3] (got float32 [2])"));
   EXPECT_THAT(refusal(*model, with(0, "conv1.wieght", good[0].second)),
               HasSubstr("did you mean \"conv1.weight\"?"));
   EXPECT_THAT(refusal(*model, with(0, "module.conv1.weight", good[0].second)),
@@ -110,7 +110,7 @@ TEST(Weights, ThatDoNotFitAreRefusedByNameAndNothingChanges) {
   EXPECT_THAT(refusal(*model, with(0, "_orig_mod.conv1.weight", good[0].second)),
               HasSubstr("save model._orig_mod.state_dict() in Python"));
   EXPECT_THAT(refusal(*model, with(0, good[0].first, good[0].second.to(torch::kInt))),
-              HasSubstr("got Int"));
+              HasSubstr("got int32"));
   EXPECT_THAT(refusal(*model, with(0, good[1].first, good[1].second)), HasSubstr("given twice"));
   EXPECT_THAT(refusal(*model, Weights(good.begin() + 1, good.end())),
               HasSubstr("weights without " + good[0].first));

@@ -261,7 +261,7 @@ TEST(Checkpointed, RefusesASecondRunThatSavesOtherTensors) {
   EXPECT_THAT(refusal,
               HasSubstr("recomputation of a checkpointed function in backward: its operations "
                         "save the same tensors as in its first run"));
-  EXPECT_THAT(refusal, HasSubstr("tensor 1 of 2 was Double[3] on cpu and is Double[2] on cpu"));
+  EXPECT_THAT(refusal, HasSubstr("tensor 1 of 2 was float64[3] on cpu and is float64[2] on cpu"));
   EXPECT_FALSE(x.grad().defined());
 
   calls = 0;
@@ -269,7 +269,7 @@ TEST(Checkpointed, RefusesASecondRunThatSavesOtherTensors) {
     return ++calls == 1 ? y.exp() : y.to(torch::kFloat).exp().to(torch::kDouble);
   };
   EXPECT_THAT(refusal_of([&] { checkpointed(other_dtype, x).sum().backward(); }),
-              HasSubstr("tensor 1 of 1 was Double[3] on cpu and is Float[3] on cpu"));
+              HasSubstr("tensor 1 of 1 was float64[3] on cpu and is float32[3] on cpu"));
 }
 
 TEST(Checkpointed, RefusesASecondRunThatSavesFewerOrMoreTensors) {

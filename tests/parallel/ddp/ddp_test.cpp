@@ -193,8 +193,8 @@ TEST(Ddp, DifferentModulesAreRefusedByNameOnEveryRank) {
   for (const std::string& error : errors) {
     EXPECT_THAT(error, HasSubstr("the ranks' modules differ"));
     EXPECT_THAT(error,
-                HasSubstr("rank 0 has parameter body.weight Float[5, 4]; rank 1 has parameter "
-                          "body.weight Float[6, 4]"));
+                HasSubstr("rank 0 has parameter body.weight float32[5, 4]; rank 1 has parameter "
+                          "body.weight float32[6, 4]"));
   }
 }
 

@@ -77,7 +77,7 @@ TEST(DdpDirectGradients, OfAParameterThatOneRankLaysOutDifferentlyAreRefusedByNa
     DistributedDataParallel(nets[group.rank()], group, {.direct_bytes = 0});
   });
   for (const std::string& error : errors)
-    EXPECT_THAT(error, HasSubstr("parameter layer1.weight Double[4, 5] strides [1, 4]"));
+    EXPECT_THAT(error, HasSubstr("parameter layer1.weight float64[4, 5] strides [1, 4]"));
 }
 
 TEST(DdpDirectGradients, GoThroughBucketsWhereNoRankHasItsParametersInOrder) {

@@ -254,7 +254,7 @@ TEST(Autocast, NestsAndRestoresWhatWasBefore) {
     EXPECT_EQ(layer(x).scalar_type(), torch::kBFloat16);
     // A weight that changes within the guard is cast again afterwards, not taken from the cache.
     EXPECT_THAT(error_of([] { AutocastGuard(torch::kCPU, {.dtype = torch::kDouble}); }),
-                HasSubstr("autocast to Double"));
+                HasSubstr("autocast to float64"));
     EXPECT_EQ(layer(x).scalar_type(), torch::kBFloat16);
   }
   EXPECT_EQ(layer(x).scalar_type(), torch::kFloat);

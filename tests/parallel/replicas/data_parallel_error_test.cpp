@@ -75,7 +75,7 @@ TEST(DataParallelErrors, ReplicasOfDifferentShapeAreRefusedByName) {
         DataParallel dp([](at::Device, int index) { return Linear(4, 2 + index); }, cpus(2));
       }),
       HasSubstr(
-          "rank 0 has parameter weight Float[2, 4]; rank 1 has parameter weight Float[3, 4]"));
+          "rank 0 has parameter weight float32[2, 4]; rank 1 has parameter weight float32[3, 4]"));
 }
 
 TEST(DataParallelErrors, ALossThatIsNoNumberWithAGraphIsRefused) {

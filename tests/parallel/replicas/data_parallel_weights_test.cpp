@@ -59,8 +59,8 @@ TEST(DataParallelWeights, OfAnotherDtypeAreRefusedWithBoth) {
   const std::string error = test::error_of([&] {
     dp.backward(torch::randn({4, 4}, torch::kDouble), &square);
   });
-  EXPECT_THAT(error, HasSubstr("Float[2, 4] on cpu when it was wrapped"));
-  EXPECT_THAT(error, HasSubstr("got Double[2, 4] on cpu now"));
+  EXPECT_THAT(error, HasSubstr("float32[2, 4] on cpu when it was wrapped"));
+  EXPECT_THAT(error, HasSubstr("got float64[2, 4] on cpu now"));
 }
 
 torch::nn::EmbeddingBag make_bag(bool sparse) {

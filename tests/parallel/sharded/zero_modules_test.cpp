@@ -33,8 +33,8 @@ TEST(ZeroModules, ThatDifferAreRefusedByNameOnEveryRank) {
       2, [&](ProcessGroup group) { ShardedDataParallel zero(nets[group.rank()], group, {}); });
   for (const std::string& error : errors)
     EXPECT_THAT(error,
-                HasSubstr("rank 0 has parameter weight Float[4, 3]; rank 1 has parameter weight "
-                          "Float[5, 3]"));
+                HasSubstr("rank 0 has parameter weight float32[4, 3]; rank 1 has parameter weight "
+                          "float32[5, 3]"));
 }
 
 TEST(ZeroModules, StartFromRankZerosWeightsAndBuffersFixedOnesToo) {

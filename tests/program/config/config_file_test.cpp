@@ -165,6 +165,25 @@ TEST(ConfigToml, ReadsBackAsTheSameArguments) {
           "\n[model]\nname = \"mlp\"\nhidden = 64\nrate = 0.5\nbias = true\nact = \"relu\"\n"));
 }
 
+// As the one parser of specs reads it: a list in brackets is one value, which no table can hold.
+TEST(ConfigToml, ASpecThatATableCannotHoldStaysALine) {
+  for (const char* model : {"mlp:scale=[0.5,1]",
+                            "mlp:hidden=64, rate=0.5",
+                            "mlp:hidden=",
+                            "mlp:name=other",
+                            "mlp:hidden=1,hidden=2",
+                            "mlp:open=[1",
+                            "mlp:",
+                            ":hidden=1"}) {
+    const Words args{concat("--model=", model)};
+    const std::string toml = config_toml(args, kKeys);
+    EXPECT_EQ(toml, concat("model = \"", model, "\"\n"));
+    EXPECT_EQ(parse_config(toml, "a.toml", kKeys), args);
+  }
+  const Words shared{"--model=mlp:ba=1,a=1,b=1"};  // one name ends as another
+  EXPECT_EQ(config_toml(shared, kKeys), "\n[model]\nname = \"mlp\"\nba = 1\na = 1\nb = 1\n");
+}
+
 TEST(ConfigToml, TakesFlagsAsTheyAreTyped) {
   const test::Folder folder;
   const auto file = folder.path() / "run.toml";

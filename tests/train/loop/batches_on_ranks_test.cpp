@@ -30,12 +30,12 @@ TEST(BatchesOnRanks, HaveTheSameTensors) {
   EXPECT_THAT(errors_of(rows_of_width(8), rows_of_width(8)), Each(IsEmpty()));
   EXPECT_THAT(errors_of(rows_of_width(8), rows_of_width(9)),
               Each(AllOf(HasSubstr("the batches of all ranks have the same tensors"),
-                         HasSubstr("rank 0: data Float [2, 8]"),
-                         HasSubstr("rank 1: data Float [2, 9]"))));
+                         HasSubstr("rank 0: data float32 [2, 8]"),
+                         HasSubstr("rank 1: data float32 [2, 9]"))));
   EXPECT_THAT(errors_of(rows_of_width(8), rows_of_width(8, at::kDouble)),
-              Each(HasSubstr("rank 1: data Double")));
+              Each(HasSubstr("rank 1: data float64")));
   const data::TensorDataset named({{"x", torch::zeros({4, 8})}, {"y", torch::zeros({4})}});
-  EXPECT_THAT(errors_of(rows_of_width(8), named), Each(HasSubstr("rank 1: x Float")));
+  EXPECT_THAT(errors_of(rows_of_width(8), named), Each(HasSubstr("rank 1: x float32")));
 }
 
 }  // namespace

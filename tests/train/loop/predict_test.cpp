@@ -184,7 +184,7 @@ TEST(Predict, RefusesAnswersThatAreUnlikeBetweenBatches) {
     const std::string text = refusal<Changing>(ranks, 25, 8);
     EXPECT_THAT(text,
                 HasSubstr("task numbering: its predictions: alike for all batches and ranks"));
-    EXPECT_THAT(text, HasSubstr("number Double"));
+    EXPECT_THAT(text, HasSubstr("number float64"));
   }
 }
 

@@ -348,7 +348,7 @@ TEST(ZeroMixed, TrainingResumesBitForBitAndOnOtherRanks) {
   EXPECT_EQ(run_as("zero2:dtype=bfloat16", options, 2, broken_folder.path(), at).last.position,
             whole.last.position);
   EXPECT_THAT(test::error_of([&] { run_as("ddp", options, 2, broken_folder.path(), at); }),
-              HasSubstr("(got BFloat16"));
+              HasSubstr("(got bfloat16"));
 }
 
 TEST(ZeroState, OfAnotherModelIsRefusedByName) {

@@ -49,7 +49,10 @@ class OutlinedStudy : public StudyWithFile {
 
   /// So many trials, asked for by one process; the first has failed.
   void write(int64_t trials, const std::string& searcher = "random") {
-    Study study(long_spec(searcher), &at_ten_thousand, {}, asker());
+    write(long_spec(searcher), trials);
+  }
+  void write(const StudySpec& spec, int64_t trials) {
+    Study study(spec, &at_ten_thousand, {}, asker());
     run_one(study, Failure::kCrash);
     for (int64_t i = 1; i < trials; ++i) run_one(study);
   }
@@ -109,6 +112,65 @@ TEST_F(OutlinedStudy, AnAskerStartsWhatItWouldStartByTheWholeLog) {
     StudySpec by_copy = long_spec(searcher);
     by_copy.storage = copy;
     EXPECT_EQ(asked_of(long_spec(searcher), true), asked_of(by_copy, false)) << searcher;
+  }
+}
+
+constexpr int64_t kMostEvents = 256 + 4;  // from one outline to the next, and the trial behind it
+
+// What a call reads does not grow with the log, whatever learns.
+TEST_F(OutlinedStudy, AnAskerReadsFewEventsWhateverTheSearcherAndTheScheduler) {
+  for (const std::string searcher : {"tpe", "bohb", "cma_es", "gp:samples=16"}) {
+    for (const std::string scheduler : {"fifo", "asha:variant=promotion,grace_period=2,max_t=8"}) {
+      fs::remove(file());
+      StudySpec spec = long_spec(searcher);
+      spec.scheduler = scheduler;
+      write(spec, 180);
+      const auto all = static_cast<int64_t>(stored().size());
+      ASSERT_GT(all, 2 * kMostEvents);
+      const fs::path copy = folder_.path() / "copy.db";
+      fs::copy_file(file(), copy, fs::copy_options::overwrite_existing);
+      StudySpec by_copy = spec;
+      by_copy.storage = copy;
+      EXPECT_EQ(asked_of(spec, true), asked_of(by_copy, false)) << searcher << ", " << scheduler;
+      Study study(spec, &at_ten_thousand, {}, asker());
+      EXPECT_EQ(study.resumed_events(), all + 2);
+      EXPECT_LE(study.events_read(), kMostEvents) << searcher << ", " << scheduler;
+      EXPECT_EQ(Study(by_copy, &at_ten_thousand, {}, asker(false)).events_read(), all + 2);
+    }
+  }
+}
+
+// Several processes go on with one study, each with its own view of what is stored.
+TEST_F(OutlinedStudy, CallsOfSeveralProcessesFollowEachOther) {
+  const StudySpec spec = long_spec("tpe");
+  {
+    Study one(spec, &at_ten_thousand, {}, asker());
+    Study two(spec, &at_ten_thousand, {}, asker());
+    for (int i = 0; i < 150; ++i) run_one(i % 3 == 0 ? one : two);
+    Study tuner(spec);
+    for (int i = 0; i < 80; ++i) run_one(i % 2 == 0 ? one : tuner);
+  }
+  EXPECT_GT(std::stoi(count("muster_calls")), 2);
+  Study study(spec, &at_ten_thousand, {}, asker());
+  EXPECT_LE(study.events_read(), kMostEvents);
+}
+
+TEST_F(OutlinedStudy, DamagedCallsArePassedOverAndWrittenAnew) {
+  for (const char* damage : {"UPDATE muster_calls SET calls = replace(calls, '1', '2')",
+                             "UPDATE muster_calls SET chain = 'x'",
+                             "UPDATE muster_calls SET rules = 'x'",
+                             "DELETE FROM muster_calls WHERE behind = 0",
+                             "DELETE FROM muster_calls"}) {
+    fs::remove(file());
+    write(200, "tpe");
+    Database(file(), Database::Access::kWrite).run(damage);
+    {
+      Study study(long_spec("tpe"), &at_ten_thousand, {}, asker());
+      EXPECT_EQ(study.events_read(), study.resumed_events()) << damage;
+      run_one(study);
+    }
+    Study study(long_spec("tpe"), &at_ten_thousand, {}, asker());
+    EXPECT_LE(study.events_read(), kMostEvents) << damage;
   }
 }
 
@@ -177,6 +239,13 @@ TEST_F(OutlinedStudy, DeletingAStudyDeletesItsOutline) {
   EXPECT_EQ(count("muster_outlines"), "1");
   delete_study(file(), "test");
   EXPECT_EQ(count("muster_outlines"), "0");
+}
+
+TEST_F(OutlinedStudy, DeletingAStudyDeletesItsCalls) {
+  write(120, "tpe");
+  EXPECT_NE(count("muster_calls"), "0");
+  delete_study(file(), "test");
+  EXPECT_EQ(count("muster_calls"), "0");
 }
 
 }  // namespace

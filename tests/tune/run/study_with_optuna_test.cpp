@@ -2,10 +2,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include <gmock/gmock.h>
+#include <sqlite3.h>
 
 #include "muster/base/error.h"
 #include "muster/tune/storage/sqlite.h"
@@ -49,6 +52,49 @@ void add_optuna_trial(const std::filesystem::path& file,
       ", 'l1', 3, '{\"name\": \"CategoricalDistribution\", \"attributes\": {\"choices\": [4, 8, "
       "16, "
       "32, 64, 128, 256]}}')");
+}
+
+std::vector<std::string>
+    statements_of_all;  // of connections that were opened since it was asked for
+
+int note_statement(unsigned /*kind*/, void* /*context*/, void* statement, void* text) {
+  // What begins so is a trigger's.
+  if (!std::string_view(static_cast<const char*>(text)).starts_with("--"))
+    statements_of_all.emplace_back(sqlite3_sql(static_cast<sqlite3_stmt*>(statement)));
+  return 0;
+}
+
+int watch_connection(sqlite3* database, const char** /*error*/, const void* /*routines*/) {
+  return sqlite3_trace_v2(database, SQLITE_TRACE_STMT, &note_statement, nullptr);
+}
+
+/// The statements that `call` runs on connections of its own.
+template <class Call>
+std::vector<std::string> statements_in(Call&& call) {
+  const auto entry = reinterpret_cast<void (*)()>(&watch_connection);
+  statements_of_all.clear();
+  EXPECT_EQ(sqlite3_auto_extension(entry), SQLITE_OK);
+  call();
+  sqlite3_cancel_auto_extension(entry);
+  return std::exchange(statements_of_all, {});
+}
+
+TEST_F(StudyWithOptuna, OpeningWalksOptunasTrialsOnce) {
+  const StudySpec mine = spec(30);
+  {
+    Study study(mine);
+    study.apply([](StudyCore& core, double now_s) { core.next(now_s, /*asked=*/true); });
+  }
+  for (int64_t number = 1; number < 6; ++number) add_optuna_trial(mine.storage, number, 0.01, 0.5);
+  const auto statements = statements_in([&] {
+    Study study(mine, &wall_clock_s, {}, {.tuner = false});
+    study.look([](const StudyCore& core) { EXPECT_EQ(core.trials().size(), 1U); });
+  });
+  const auto walks = std::ranges::count_if(statements, [](const std::string& sql) {
+    return sql.find("trials AS t") != sql.npos && sql.find("t.study_id = ?") != sql.npos;
+  });
+  EXPECT_GT(statements.size(), 5U);
+  EXPECT_EQ(walks, 1) << ::testing::PrintToString(statements);
 }
 
 TEST_F(StudyWithOptuna, ASearcherThatLearnsIsToldOfTrialsByOptunaOnceAndTheLogReplays) {

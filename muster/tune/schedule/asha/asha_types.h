@@ -36,6 +36,9 @@ struct Rung {
 /// What both types share: options, brackets of rungs, and words.
 template <class Members>
 class Halving : public Scheduler {
+ public:
+  bool donors_may_be_over() const override { return false; }
+
  protected:
   Halving(const SchedulerContext& context,
           const AshaOptions& options,
