@@ -219,11 +219,21 @@ void check_batch_search(const FitOptions& options, const FitNumbers& numbers) {
         "give --batch-size a number");
   }
   const StrategyEntry& strategy = strategies().at(numbers.strategy_name);
-  if (!strategy.splits_steps || strategy.ranks_per_replica != nullptr) {
+  if (!strategy.splits_steps) {
     throw refusal("memory may run out on one rank alone while it searches",
                   "--strategy " + numbers.strategy_name,
-                  "take --strategy single, dp, ddp, zero1 or zero2, or give --batch-size a number");
+                  "take another --strategy, or give --batch-size a number");
   }
+  if (numbers.ranks_per_replica > 1 && numbers.ranks_per_replica != numbers.world_size) {
+    throw refusal(
+        "replicas of several ranks make each step together, and memory may run out in one alone",
+        concat(numbers.world_size / numbers.ranks_per_replica,
+               " replicas of ",
+               numbers.ranks_per_replica,
+               " ranks"),
+        "take one of all ranks, or give --batch-size a number");
+  }
+  if (strategy.batch_pieces != nullptr) strategy.batch_pieces(numbers.strategy_params);
   if (numbers.world_size > 1 && options.on_oom == "fail") {
     throw refusal("on several ranks it measures steps of --on-oom split, which take other memory",
                   "--on-oom fail",
