@@ -219,19 +219,12 @@ void check_batch_search(const FitOptions& options, const FitNumbers& numbers) {
         "give --batch-size a number");
   }
   const StrategyEntry& strategy = strategies().at(numbers.strategy_name);
-  if (!strategy.splits_steps) {
+  const int64_t replicas = numbers.world_size / numbers.ranks_per_replica;
+  const bool has_several = replicas > 1 && numbers.ranks_per_replica > 1;
+  if (!strategy.splits_steps || has_several) {
     throw refusal("memory may run out on one rank alone while it searches",
-                  "--strategy " + numbers.strategy_name,
-                  "take another --strategy, or give --batch-size a number");
-  }
-  if (numbers.ranks_per_replica > 1 && numbers.ranks_per_replica != numbers.world_size) {
-    throw refusal(
-        "replicas of several ranks make each step together, and memory may run out in one alone",
-        concat(numbers.world_size / numbers.ranks_per_replica,
-               " replicas of ",
-               numbers.ranks_per_replica,
-               " ranks"),
-        "take one of all ranks, or give --batch-size a number");
+                  concat("--strategy ", numbers.strategy_name, has_several ? " in replicas" : ""),
+                  "take one of all ranks, another --strategy, or give --batch-size a number");
   }
   if (strategy.batch_pieces != nullptr) strategy.batch_pieces(numbers.strategy_params);
   if (numbers.world_size > 1 && options.on_oom == "fail") {

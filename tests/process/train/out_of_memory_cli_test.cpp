@@ -222,7 +222,7 @@ TEST(OutOfMemoryCommand, RefusesWhatItCannotKeepEqualByName) {
       {{"--batch-size", "auto", "--strategy", "pipeline", "--devices", "2"},
        "--on-oom split, which take other memory (got --on-oom fail)"},
       {{"--batch-size", "auto", "--strategy", "pipeline:ranks=2", "--devices", "4"},
-       "(got 2 replicas of 2 ranks)"},
+       "(got --strategy pipeline in replicas)"},
       {{"--batch-size", "auto", "--strategy", "pipeline:micro_batches=0", "--devices", "2"},
        "--batch-size auto: batches are tried in whole micro-batches, whose number is said"},
       {{"--on-oom", "split", "--comm-hook", "fp16", "--devices", "2"},
