@@ -13,6 +13,9 @@ namespace muster::train {
 // loader, precision and averages, so that nothing of a training is missing in what is measured. What
 // counts is the peak of the device's allocator in these steps, and the limit is what was free before
 // the first probe. Batches are of a rank: the ranks' limits and peaks are compared, and the worst counts for all.
+// Of a pipeline they are of all its ranks, in whole micro-batches: a stage that has no room is heard
+// of by all, a probe fits where it fits on each, and what was measured for it (where the model is cut)
+// is what the run goes on with.
 // memory::BatchFinder says which sizes are tried. Validation has a batch size of its own, which is
 // not searched for.
 

@@ -159,7 +159,8 @@ void Trainer::make_parts() {
     request.example = [this, number = parts_.size()](int64_t samples) {
       return example_step(number, samples);
     };
-    if (resume_ != nullptr) request.record = resume_->loop.value(kStrategyKey, Json());
+    request.record =
+        resume_ != nullptr ? resume_->loop.value(kStrategyKey, Json()) : plan_.strategy_found;
     parts_.push_back(std::make_unique<TrainedPart>(std::move(part.name), std::move(request)));
     if (const std::string line = parts_.back()->strategy().line(); !line.empty()) log_.note(line);
   }

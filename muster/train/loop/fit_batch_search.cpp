@@ -3,6 +3,8 @@
 #include <chrono>
 #include <exception>
 #include <limits>
+#include <map>
+#include <utility>
 
 #include <ATen/ops/tensor.h>
 #include <c10/core/CachingDeviceAllocator.h>
@@ -46,6 +48,15 @@ FitPlan probe_plan(const FitPlan& plan, int64_t samples) {
   return with_batch_size(probe, samples);
 }
 
+int64_t replicas_of(const FitPlan& plan) { return plan.world_size / plan.ranks_per_replica; }
+
+/// Into so many pieces a replica's batch is cut, and batches are tried that divide by it: a sample
+/// more in one piece would take the memory of as many more in all.
+int64_t pieces_of(const FitPlan& plan) {
+  const StrategyEntry& strategy = strategies().at(plan.strategy_name);
+  return strategy.batch_pieces == nullptr ? 1 : strategy.batch_pieces(plan.strategy_params);
+}
+
 /// The greatest of each number over the ranks.
 std::vector<double> greatest(const distributed::ProcessGroup& group, std::vector<double> numbers) {
   if (group.world_size() == 1) return numbers;
@@ -65,11 +76,11 @@ class BatchMeasure {
   BatchMeasure(const FitRequest& run, const distributed::ProcessGroup& group)
       : run_(run), group_(group), device_(device_of_rank(run.plan, group.rank())) {}
 
-  memory::BatchProbe of(int64_t batch_per_rank) {
+  memory::BatchProbe of(int64_t batch_per_replica) {
     detail::ProbeSeen seen;
     const FitRequest probe{.task = run_.task,
                            .data = run_.data,
-                           .plan = probe_plan(run_.plan, batch_per_rank * group_.world_size()),
+                           .plan = probe_plan(run_.plan, batch_per_replica * replicas_of(run_.plan)),
                            .output = {},
                            .callbacks = {.stop_requested = run_.callbacks.stop_requested}};
     std::optional<detail::Trainer> trainer;  // refers to it
@@ -88,8 +99,9 @@ class BatchMeasure {
     trainer.reset();
     give_back();
     stopped_ |= seen.stopped;
+    found_of_strategy_[batch_per_replica] = std::move(seen.strategy);
     const std::vector<double> all = greatest(group_, {seen.peak, seen.forward, seen.seconds});
-    return {.batch = batch_per_rank,
+    return {.batch = batch_per_replica,
             .fits = !failed,
             .bytes = all[0],
             .forward = all[1],
@@ -103,6 +115,10 @@ class BatchMeasure {
     return -greatest(group_, {-own})[0];
   }
   bool stopped() const { return stopped_; }
+  /// Strategy::record() of the probe of that size, which the run goes on with.
+  Json found_of_strategy(int64_t batch_per_replica) const {
+    return found_of_strategy_.at(batch_per_replica);
+  }
 
  private:
   void give_back() const {
@@ -114,15 +130,17 @@ class BatchMeasure {
   const distributed::ProcessGroup& group_;
   c10::Device device_;
   bool stopped_ = false;
+  std::map<int64_t, Json> found_of_strategy_;  // by batch
 };
 
 /// So that an epoch's last batch is not of a sample or none on some rank, which batch normalisations
 /// cannot train on.
-int64_t with_a_last_batch(const FitPlan& plan, int64_t samples) {
-  const int64_t ranks = plan.world_size;
-  for (int64_t less = samples; less > samples - samples / 20 && less > 2 * ranks; less -= ranks) {
+/// `pieces`: into which the strategy cuts a replica's batch.
+int64_t with_a_last_batch(const FitPlan& plan, int64_t samples, int64_t pieces) {
+  const int64_t step = replicas_of(plan) * pieces;
+  for (int64_t less = samples; less > samples - samples / 20 && less > 2 * step; less -= step) {
     const int64_t last = plan.train_samples % less;
-    if (plan.options.drop_last || last == 0 || last >= 2 * ranks) return less;
+    if (plan.options.drop_last || last == 0 || last >= 2 * step) return less;
   }
   return samples;
 }
@@ -154,9 +172,23 @@ ProbeSeen Trainer::probe(int64_t steps) {
     ++position_.epoch;
     position_.samples = 0;
   }
-  seen.peak = static_cast<double>(memory::device_counters(device_).peak);
+  seen.peak = static_cast<double>(std::max(peak_before_, memory::device_counters(device_).peak));
   seen.forward = static_cast<double>(*held_after_forward_);
+  seen.strategy = parts_[0]->strategy().record();
   return seen;
+}
+
+/// Of a strategy that makes forward and backward in one there is no moment between the two: the most
+/// that both hold stands for it, which rises with the batch as well, whatever the optimizer takes.
+void Trainer::begin_pieces_memory() {
+  if (!held_after_forward_) return;
+  peak_before_ = std::max(peak_before_, memory::device_counters(device_).peak);
+  memory::reset_device_peak(device_);
+}
+
+void Trainer::end_pieces_memory() {
+  if (!held_after_forward_) return;
+  held_after_forward_ = std::max(*held_after_forward_, memory::device_counters(device_).peak);
 }
 
 bool Trainer::memory_ran_out() const { return guard_ && guard_->state().failures > 0; }
@@ -166,13 +198,14 @@ bool Trainer::memory_ran_out() const { return guard_ && guard_->state().failures
 std::optional<FitPlan> find_batch(const FitRequest& run, const distributed::ProcessGroup& group) {
   const FitPlan& plan = run.plan;
   BatchMeasure measure(run, group);
-  const int64_t most = std::max<int64_t>(1, plan.train_samples / plan.world_size);
+  const int64_t replicas = replicas_of(plan), pieces = pieces_of(plan);
+  const int64_t most = std::max<int64_t>(1, plan.train_samples / replicas);
   // A batch normalisation may not train on one sample.
   const auto task = make_seeded(run.task, plan.options.seed);
   const bool needs_two = !memory::Guard::batch_layer(*task->module()).empty();
   const memory::BatchLimits limits{.bytes = measure.limit(),
                                    .most = most,
-                                   .multiple_of = needs_two ? std::min<int64_t>(2, most) : 1};
+                                   .multiple_of = std::min(most, (needs_two ? 2 : 1) * pieces)};
   memory::BatchFinder finder(limits);
   while (const std::optional<int64_t> batch = finder.next()) {
     finder.tell(measure.of(*batch));
@@ -180,15 +213,16 @@ std::optional<FitPlan> find_batch(const FitRequest& run, const distributed::Proc
   }
   const memory::BatchFound found = finder.found();
   const bool wants_fastest = plan.options.batch_size.search != "auto";
-  const int64_t per_rank = wants_fastest ? found.fastest : found.largest;
-  FitPlan out = with_batch_size(plan, with_a_last_batch(plan, per_rank * plan.world_size));
+  const int64_t per_replica = wants_fastest ? found.fastest : found.largest;
+  FitPlan out = with_batch_size(plan, with_a_last_batch(plan, per_replica * replicas, pieces));
+  out.strategy_found = measure.found_of_strategy(per_replica);
   on_first_rank(group, [&] {
     if (!run.callbacks.note) return;
     run.callbacks.note(concat("batch size ",
                               out.options.batch_size,
                               " found (",
                               memory::text_of(found, limits),
-                              plan.world_size > 1 ? ", of each rank)" : ")",
+                              replicas > 1 ? ", of each rank)" : ")",
                               found.is_most ? "; the data ends it, not the memory" : ""));
   });
   return out;

@@ -207,12 +207,14 @@ void Trainer::backward_in_pieces(size_t index, const Share& share, StepSums& sum
     const at::Tensor factor = at::full({}, scale, at::device(device_).dtype(at::kDouble));
     scale = part.scaler().scale(factor).item<double>();
   }
+  begin_pieces_memory();
   const std::vector<WeighedResult> seen =
       part.strategy().forward_backward({.batch = share.batch,
                                         .pass = pass,
                                         .weight = weight,
                                         .scale = scale,
                                         .step = position_.step});
+  end_pieces_memory();
   mark_stages(part.strategy().last_spans(), started);
   if (share.weight == 0) return;
   of_task("train_step", [&] {

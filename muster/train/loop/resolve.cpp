@@ -188,11 +188,14 @@ void check_batch_search(const FitOptions& options, const FitNumbers& numbers) {
         "give --batch-size a number");
   }
   const StrategyEntry& strategy = strategies().at(numbers.strategy_name);
-  if (!strategy.splits_steps || strategy.ranks_per_replica != nullptr) {
+  const int64_t replicas = numbers.world_size / numbers.ranks_per_replica;
+  const bool has_several = replicas > 1 && numbers.ranks_per_replica > 1;
+  if (!strategy.splits_steps || has_several) {
     throw refusal("memory may run out on one rank alone while it searches",
-                  "--strategy " + numbers.strategy_name,
-                  "take --strategy single, dp, ddp, zero1 or zero2, or give --batch-size a number");
+                  concat("--strategy ", numbers.strategy_name, has_several ? " in replicas" : ""),
+                  "take one of all ranks, another --strategy, or give --batch-size a number");
   }
+  if (strategy.batch_pieces != nullptr) strategy.batch_pieces(numbers.strategy_params);
   if (numbers.world_size > 1 && options.on_oom == "fail") {
     throw refusal("on several ranks it measures steps of --on-oom split, which take other memory",
                   "--on-oom fail",

@@ -49,6 +49,7 @@ struct ProbeSeen {
   double forward = 0;  ///< held when a forward was over, at most
   double seconds = 0;  ///< of the last step
   bool stopped = false;
+  Json strategy;  ///< Strategy::record()
 };
 
 /// One run on one rank. Everything collective happens in the same order on all ranks.
@@ -148,6 +149,8 @@ class Trainer {
   void backward_in_pieces(size_t index, const Share& share, StepSums& sums);
   void post(size_t index, const StepSums& sums);
   void note_memory();
+  void begin_pieces_memory();
+  void end_pieces_memory();
   void make_guard();
   Share piece_of(const Share& share, const memory::MicroBatch& part) const;
   void check_weights_of_pieces(const Share& share, double of_pieces) const;
@@ -222,6 +225,7 @@ class Trainer {
   std::optional<WeightAverage> ema_;
   std::unique_ptr<memory::Guard> guard_;       // --on-oom split
   std::optional<int64_t> held_after_forward_;  // bytes, while they are measured
+  int64_t peak_before_ = 0;                    // likewise: before the peak was last reset
   std::unique_ptr<optim::Schedule> schedule_;
   EarlyStopping best_;
   RunLog log_;

@@ -70,7 +70,9 @@ struct FitPlan : FitNumbers {
   std::string title;              ///< "cnn on fashion-mnist": of the run's page
   Json record = Json::object();   ///< for config.json and checkpoints; see to_json()
   Json carried = Json::object();  ///< for checkpoints besides: too long for people to read
-  std::string explained;          ///< one line per decision
+  /// Strategy::record() of the probe whose batch size was taken; else null.
+  Json strategy_found = nullptr;
+  std::string explained;  ///< one line per decision
 };
 
 /// The samples of the first `batches` batches; all of them if that is -1.

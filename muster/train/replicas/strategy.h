@@ -40,7 +40,7 @@ struct StrategyRequest {
   /// The task's step on the first so many samples, which are read once, for what is found out before
   /// the first one. Whoever calls it puts back what it draws and what units change. Not collective.
   std::function<std::function<StepResult()>(int64_t samples)> example = {};
-  Json record = {};  ///< Strategy::record() of the run that goes on; else null
+  Json record = {};  ///< Strategy::record() of the run, or the probe, that goes on; else null
   std::function<void(const std::string& line)> note = {};  ///< shows it to the user, on rank 0
 };
 
@@ -202,6 +202,9 @@ struct StrategyEntry {
   /// A step may fail on one rank and be made again (--on-oom split): with that option no rank meets
   /// another one in accumulate(), and forward_backward() fails on all ranks where it fails on one.
   bool splits_steps = false;
+  /// Into how many pieces a replica's batch is cut, for --batch-size auto; null: into none. Throws a
+  /// usage error where the parameters leave that to be measured.
+  int64_t (*batch_pieces)(const ParamValues& params) = nullptr;
   /// A rank holds a part of the weights, the gradients or the optimizer's state, not all of them.
   bool divides_model = false;
   /// What record() of a run tells people, for --explain; null: nothing.

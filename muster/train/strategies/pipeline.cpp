@@ -36,6 +36,15 @@ void check_pipeline(const FitOptions& options,
   }
 }
 
+int64_t batch_pieces(const ParamValues& params) {
+  const int64_t pieces = detail::pipeline_options(params, kPipeline).micro_batches;
+  if (pieces != detail::kMeasuredMicroBatches) return pieces;
+  throw usage_error({.refused = "--batch-size auto",
+                     .rule = "batches are tried in whole micro-batches, whose number is said",
+                     .value = concat(kPipeline, ": micro_batches=0"),
+                     .hint = "say micro_batches=4, or give --batch-size a number"});
+}
+
 }  // namespace
 
 extern constinit const StrategyEntry pipeline_entry{
@@ -62,7 +71,8 @@ extern constinit const StrategyEntry pipeline_entry{
           detail::check_pipeline(module, plan.ranks_per_replica, params, kPipeline);
         },
     .splits_steps = true,
-    .divides_model = true,
-    .lines_of_record = &detail::lines_of_record};
+     .batch_pieces = &batch_pieces,
+     .divides_model = true,
+     .lines_of_record = &detail::lines_of_record};
 
 }  // namespace muster::train

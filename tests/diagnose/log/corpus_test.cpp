@@ -116,6 +116,18 @@ TEST(Corpus, FirstCauseIsNamedForMessagesOfASeventhBlindSet) {
   EXPECT_GE(score.right, 0.85 * score.all);
 }
 
+TEST(Corpus, FirstCauseIsNamedForMessagesOfAnEighthBlindSet) {
+  const Score score = score_of("eighth");
+  ASSERT_GT(score.all, 0);
+  EXPECT_GE(score.right, 0.85 * score.all);
+}
+
+TEST(Corpus, FirstCauseIsNamedForMessagesOfANinthBlindSet) {
+  const Score score = score_of("ninth");
+  ASSERT_GT(score.all, 0);
+  EXPECT_GE(score.right, 0.85 * score.all);
+}
+
 TEST(Corpus, HasAHundredMessagesOfRowsThatThereAre) {
   size_t count = 0;
   for (const char* part : {"development",
@@ -126,7 +138,10 @@ TEST(Corpus, HasAHundredMessagesOfRowsThatThereAre) {
                            "third",
                            "fourth",
                            "fifth",
-                           "sixth"}) {
+                           "sixth",
+                           "seventh",
+                           "eighth",
+                           "ninth"}) {
     for (const CorpusEntry& entry : read_corpus(part)) {
       ++count;
       EXPECT_TRUE(entry.row == "none" || find_error_row(entry.row) != nullptr)

@@ -220,7 +220,11 @@ TEST(OutOfMemoryCommand, RefusesWhatItCannotKeepEqualByName) {
       {{"--on-oom", "split", "--strategy", "pipeline:ranks=2", "--devices", "4"},
        "strategy pipeline with --on-oom split: replicas of a pipeline"},
       {{"--batch-size", "auto", "--strategy", "pipeline", "--devices", "2"},
-       "(got --strategy pipeline)"},
+       "--on-oom split, which take other memory (got --on-oom fail)"},
+      {{"--batch-size", "auto", "--strategy", "pipeline:ranks=2", "--devices", "4"},
+       "(got --strategy pipeline in replicas)"},
+      {{"--batch-size", "auto", "--strategy", "pipeline:micro_batches=0", "--devices", "2"},
+       "--batch-size auto: batches are tried in whole micro-batches, whose number is said"},
       {{"--on-oom", "split", "--comm-hook", "fp16", "--devices", "2"},
        "--on-oom split with --comm-hook"},
       {{"--on-oom", "split", "--find-unused-parameters", "--devices", "2"},
@@ -389,6 +393,65 @@ TEST(OutOfMemoryCommand, FindsTheBatchOfSeveralRanks) {
   EXPECT_GT(found_in(run.err), 192) << "each rank has room for more than 96, and less than 192";
   EXPECT_LT(found_in(run.err), 384);
   EXPECT_THAT(run.err, HasSubstr(", of each rank)"));
+}
+
+// A probe is a step of all stages, and fits where it fits on each: here the first is the one that has
+// no room for 384 samples, as above. Micro-batches stay of one size. Where there is room for all of the
+// data, the run that follows is the one that was told their number: probes leave nothing behind.
+TEST(OutOfMemoryCommand, FindsTheBatchOfAPipeline) {
+  const test::Folder folder;
+  for (const std::string name : {"processes", "threads"}) {
+    SCOPED_TRACE(name);
+    const auto words = [&](const std::string& output, const std::string& batch) {
+      const Words more{"--strategy",
+                       "pipeline:micro_batches=2,split=0/1",
+                       "--on-oom",
+                       "split",
+                       "--max-steps",
+                       "5"};
+      const fs::path path = folder.path() / (name + output);
+      return name == "processes" ? test::on_ranks(2, wide(path, more, batch))
+                                 : wide(path, joined(more, {"--devices", "2"}), batch);
+    };
+    const CappedRun run = capped_run(words("capped", "auto"), kStageTooSmall);
+    ASSERT_EQ(run.code, 0) << run.err;
+    const int64_t batch = found_in(run.err);
+    EXPECT_EQ(batch % 2, 0);
+    EXPECT_GE(batch, 192) << "which fits";
+    EXPECT_LT(batch, 384) << "which does not";
+    EXPECT_THAT(run.err, Not(HasSubstr(", of each rank)"))) << "one batch passes through both";
+    EXPECT_THAT(run.err, ContainsRegex("found .batch [0-9]+ of at most 960: [1-5] probes of 2, "));
+    const Json config =
+        parse_json(read_file(folder.path() / (name + "capped") / "config.json"), "config");
+    EXPECT_EQ(config.at("batch_size"), batch);
+    const CappedRun roomy = capped_run(words("roomy", "auto"));
+    ASSERT_EQ(roomy.code, 0) << roomy.err;
+    EXPECT_EQ(found_in(roomy.err), 960);
+    EXPECT_THAT(roomy.err, HasSubstr("the data ends it, not the memory"));
+    const CappedRun told = capped_run(words("told", "960"));
+    ASSERT_EQ(told.code, 0) << told.err;
+    EXPECT_EQ(weights_of(folder.path() / (name + "roomy")),
+              weights_of(folder.path() / (name + "told")));
+  }
+}
+
+// Where a stage begins is measured, and what a probe was measured with is what the run goes on with.
+TEST(OutOfMemoryCommand, FindsTheBatchOfAPipelineWhoseCutIsMeasured) {
+  const test::Folder folder;
+  const CappedRun run = capped_run(
+      test::on_ranks(
+          2,
+          wide(folder.path() / "a",
+               {"--strategy", "pipeline:micro_batches=4", "--on-oom", "split", "--max-steps", "5"},
+               "auto")),
+      kStageTooSmall);
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_GT(found_in(run.err), 4) << run.err;
+  EXPECT_EQ(found_in(run.err) % 4, 0);
+  // The line of the run's own pipeline, which has nothing left to measure.
+  EXPECT_THAT(run.err,
+              HasSubstr("pipeline: 1f1b of 4 micro-batches, 2 stages on 2 ranks; they begin"));
+  EXPECT_THAT(run.err, Not(HasSubstr("(measured: ")));
 }
 
 }  // namespace
