@@ -336,6 +336,8 @@ FitResult fit(const TaskMaker& make_task,
       trainer.emplace(make_task, data, resolved, group, output, resume, calls, owned);
       return trainer->run();
     } catch (...) {
+      if (trainer && is_device_assertion(std::current_exception()))
+        rethrow_with_index(make_task, data, resolved, group, trainer->steps_under_way());
       const c10::Device device = device_of_rank(plan, group.rank());
       const std::string why = memory_report(
           {.device = device,
