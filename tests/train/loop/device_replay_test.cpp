@@ -27,7 +27,7 @@ constexpr const char* kWords =
 constexpr int64_t kClasses = 3, kBadClass = 7;
 
 /// What the tasks of a run on the device have seen.
-struct Seen {
+struct SeenOnDevice {
   int64_t bad_step = -1;  // from 0, whose batch had the bad target
 };
 
@@ -35,7 +35,7 @@ struct Seen {
 /// hears of it, as kernels do that run behind their calls.
 class Classes final : public test::Task {
  public:
-  explicit Classes(Seen& seen) : seen_(seen) {}
+  explicit Classes(SeenOnDevice& seen) : seen_(seen) {}
   std::string name() const override { return "classes"; }
   std::shared_ptr<torch::nn::Module> module() override { return net_.ptr(); }
   test::StepResult train_step(const data::Batch& batch, const test::StepContext& context) override {
@@ -50,7 +50,7 @@ class Classes final : public test::Task {
   }
 
  private:
-  Seen& seen_;
+  SeenOnDevice& seen_;
   torch::nn::Linear net_{3, kClasses};
 };
 
@@ -80,7 +80,7 @@ std::string error_on_fake(const train::TaskMaker& make, int64_t bad, int64_t acc
 
 TEST(DeviceReplay, NamesOperatorPlaceValueAndStep) {
   for (const int64_t bad : {0, 5, 22}) {
-    Seen seen;
+    SeenOnDevice seen;
     const std::string error = error_on_fake([&] { return std::make_unique<Classes>(seen); }, bad);
     EXPECT_THAT(error, HasSubstr(concat("step ", seen.bad_step + 1, " on ")));
     EXPECT_THAT(error, HasSubstr("device-side assert triggered, in cross_entropy_loss"));
@@ -91,7 +91,7 @@ TEST(DeviceReplay, NamesOperatorPlaceValueAndStep) {
 }
 
 TEST(DeviceReplay, FindsTheBatchOfAStepOfSeveral) {
-  Seen seen;
+  SeenOnDevice seen;
   const std::string error = error_on_fake([&] { return std::make_unique<Classes>(seen); }, 9, 3);
   EXPECT_THAT(error, HasSubstr(concat("step ", seen.bad_step + 1, " on ")));
   EXPECT_THAT(error, HasSubstr("= 7, 1 of 4 outside"));
@@ -115,7 +115,7 @@ TEST(DeviceReplay, WhereNoIndexIsOutsideTheDevicesWordsRemain) {
 
 /// A task that cannot be made a second time: the run's own error is told.
 TEST(DeviceReplay, AReplayThatFailsIsNotHeardOf) {
-  Seen seen;
+  SeenOnDevice seen;
   bool is_made = false;
   const auto once = [&]() -> std::unique_ptr<test::Task> {
     if (std::exchange(is_made, true)) throw std::runtime_error("only once");
