@@ -8,6 +8,7 @@
 #include "muster/tensor/device/generators.h"
 #include "muster/tensor/device/math_modes.h"
 #include "muster/tensor/device/pinned_ring.h"
+#include "muster/tensor/index_watch.h"
 #include "muster/tensor/intraop_threads.h"
 #include "muster/tensor/safetensors.h"
 #include "muster/tensor/saved_tensors.h"

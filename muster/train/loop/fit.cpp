@@ -332,6 +332,8 @@ FitResult fit_found(const FitRequest& run, const distributed::ProcessGroup& grou
     trainer.emplace(run, group);
     return trainer->run();
   } catch (...) {
+    if (trainer && is_device_assertion(std::current_exception()))
+      rethrow_with_index(run, group, trainer->steps_under_way());
     const c10::Device device = device_of_rank(run.plan, group.rank());
     const std::string why = memory_report(
         {.device = device,

@@ -20,6 +20,7 @@
 #include "muster/parallel/activations/unit_checkpoints.h"
 #include "muster/tensor/device/host_copy.h"
 #include "muster/train/checkpoints/checkpoint_writer.h"
+#include "muster/train/loop/device_replay.h"
 #include "muster/train/loop/divergence.h"
 #include "muster/train/loop/early_stopping.h"
 #include "muster/train/loop/evaluate.h"
@@ -71,6 +72,10 @@ class Trainer {
   /// Steps finished, of the whole run.
   int64_t steps() const { return position_.step; }
   std::string_view memory_hint() const;
+  /// Made or in hand, and not heard of.
+  StepsUnderWay steps_under_way() const {
+    return made_.empty() ? StepsUnderWay{} : StepsUnderWay{made_.front().before, std::ssize(made_)};
+  }
 
   /// Parameters, gradients, buffers and this rank's optimizer state, for a report of its memory. Not
   /// collective; never throws.
