@@ -9,6 +9,9 @@ to print the lines that stand below it, whatever the numbers. What is done other
 - some are run by another test, and a few need what no test may have;
 - folders and programs of the reader, and a small part of Fashion-MNIST, stand in.
 
+So are commands between backquotes in the text, behind the others of their guide, where nothing is left open in them (NAME, …), they only
+read (READ_ONLY), and the files that they name are there: they have to end with 0. Each is run once, whatever guides have it.
+
 A line of the table that no guide has any more is a fault.
 """
 import concurrent.futures
@@ -35,6 +38,11 @@ mkdir cat zcat head tail less grep sed awk jq tar unzip gzip echo printf cmp dif
 openssl"""
 PROGRAM = re.compile(rf"(?:[A-Z_]+='[^']*' |[A-Z_]+=\S+ )*"
                      rf"(?:{'|'.join(PROGRAMS.split())}|\S*build/bin/\S+|~/\S+|\./\S+|[a-z_]+=\S+)(?= |$)")
+INLINE = re.compile(r"`((?:build/bin/)?muster [^`]+)`")
+READ_ONLY = re.compile(r" --(?:help|explain|dry-run)\b|^muster (?:list|man|completion) [a-z-]+$|^muster data info \S|"
+                       r"^muster study (?:best|list) \S|^muster pipeline \S")
+LEFT_OPEN = re.compile(r"…|[<>\[\]|]|(?<![\w$./-])[A-Z]+(?!\w)")
+FILE = re.compile(r"\.(?:db|toml|csv|json|yaml|tar|pt|safetensors|png|jpe?g|txt)\b|/")
 LIMIT_S = 200  # of one command: what takes so long hangs
 
 DURATION = re.compile(r"\b(?:\d+h)?(?:\d+m)?\d+(?:\.\d+)?m?s\b")
@@ -86,6 +94,17 @@ def commands_of(guide, text):
     return commands, files
 
 
+def inline_commands(guide, text):
+    """Those between backquotes in the text that can be run as they stand and change nothing, each once."""
+    found = {}
+    text = BLOCK.sub(lambda block: "\n" * block[0].count("\n"), text)
+    for code in INLINE.finditer(text):
+        words = " ".join(code[1].split()).removeprefix("build/bin/")
+        if READ_ONLY.search(words) and not LEFT_OPEN.search(words):
+            found.setdefault(words, Command(guide, -1, text.count("\n", 0, code.start()) + 1, words, []))
+    return list(found.values())
+
+
 def plain(line):
     """The words of a line, without numbers and how they are laid out."""
     line = NUMBER.sub("#", DURATION.sub("#", line))
@@ -105,12 +124,13 @@ def without_comment(text):
 
 class Runner:
     """The commands of one guide in its folder."""
+    looked_at = set()  # commands in the texts of all guides
 
     def __init__(self, guide, build, folder, rules):
         self.guide, self.rules = guide, rules
         self.world = guide_worlds.World(build, folder, ROOT, self.shell)
         self.state = folder / "home/state.sh"
-        self.counts = {"run": 0, "plan": 0, "elsewhere": 0, "except": 0}
+        self.counts = {"run": 0, "plan": 0, "elsewhere": 0, "except": 0, "inline": 0}
         self.faults, self.times = [], []
         self.block = None
         self.env = {"HOME": str(folder / "home"), "PATH": f"{folder / 'bin'}:{build / 'bin'}:{os.environ['PATH']}", "LC_ALL": "C.UTF-8",
@@ -204,7 +224,21 @@ class Runner:
             self.faults.append(f"{self.guide}:{command.line}: {text}\ncannot be made ready: {error}")
         self.times.append((time.monotonic() - started, f"{self.guide}: {text}"))
 
-    def follow_all(self, commands, files):
+    def look(self, command):
+        """Runs a command of the text, if its files are there and no guide has run it."""
+        text = self.made_ready(command, guide_table.Rule(self.guide, ""))
+        files = [word for word in text.split()[2:] if FILE.search(word)]
+        if text in self.looked_at or not all((self.world.folder / word.split(":")[-1].split(",")[0]).exists() for word in files):
+            return
+        self.looked_at.add(text)
+        self.counts["inline"] += 1
+        started = time.monotonic()
+        code, printed = self.shell(f"cd {self.world.folder} && {text}")
+        if code != 0:
+            self.faults.append(f"{self.guide}:{command.line}: {text}\nends with {code} instead of 0:\n" + "\n".join(printed[-20:]))
+        self.times.append((time.monotonic() - started, f"{self.guide}: {text}"))
+
+    def follow_all(self, commands, files, inline):
         seen = {}
         try:
             for command in commands:
@@ -212,15 +246,18 @@ class Runner:
                     self.world.write(*files.pop(0)[1:])
                 seen[command.text] = seen.get(command.text, 0) + 1
                 self.follow(command, seen[command.text])
+            for command in inline:
+                self.look(command)
         finally:
             self.world.close()
 
 
 def check_guide(guide, build, folder):
-    commands, files = commands_of(guide, (ROOT / guide).read_text())
+    page = (ROOT / guide).read_text()
+    commands, files = commands_of(guide, page)
     runner = Runner(guide, build, folder, [rule for rule in guide_table.RULES if rule.guide == guide])
     guide_table.PREPARE.get(guide, lambda world: None)(runner.world)
-    runner.follow_all(commands, files)
+    runner.follow_all(commands, files, inline_commands(guide, page))
     return runner
 
 
@@ -244,14 +281,14 @@ def main(build, *guides):
         folders = {guide: pathlib.Path(scratch) / guide.removesuffix(".md").replace("/", "-") for guide in order}
         runners = list(pool.map(lambda guide: check_guide(guide, pathlib.Path(build).resolve(), folders[guide]), order))
     faults = [fault for runner in runners for fault in runner.faults] + list(unused(chosen))
-    count = {how: sum(runner.counts[how] for runner in runners) for how in ("run", "plan", "elsewhere", "except")}
+    count = {how: sum(runner.counts[how] for runner in runners) for how in ("run", "plan", "elsewhere", "except", "inline")}
     slowest = sorted((entry for runner in runners for entry in runner.times), reverse=True)[:8]
     print("\n".join(f"{took:5.1f} s  {text}" for took, text in slowest))
     print(f"{count['run']} commands were run, {count['plan']} only planned, {count['elsewhere']} are run by other tests, "
-          f"{count['except']} by none; {time.monotonic() - started:.0f} s")
+          f"{count['except']} by none; {count['inline']} of the texts were run; {time.monotonic() - started:.0f} s")
     if faults:
         sys.exit("\n\n".join(faults))
-    if not guides and count["run"] < 60:
+    if not guides and (count["run"] < 60 or count["inline"] < 10):
         sys.exit("so few commands were found")
 
 

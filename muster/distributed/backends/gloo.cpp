@@ -368,22 +368,7 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const BackendRequest& request) {
     gloo =
         c10::make_intrusive<CheckedGloo>(request.store, request.rank, request.world_size, options);
   } catch (const std::exception&) {
-    std::string why = tensor::what_of(std::current_exception());
-    const std::string first = cannot_connect(*request.store, request.rank, why);
-    if (!first.empty()) why += "; " + first;
-    const std::string peers =
-        connecting_peers(*request.store, request.rank, request.world_size, request.names);
-    if (!peers.empty()) why += "; " + peers;
-    const int name =
-        request.names.empty() ? request.rank : request.names[static_cast<size_t>(request.rank)];
-    throw environment_error(
-        {.refused = concat("gloo could not connect the ranks: rank ", name, ", at ", where),
-         .rule = why,
-         .hint =
-             concat("look at what the ranks that are named say: one that has not begun may have "
-                    "failed, or was not started; then whether they can reach ",
-                    request.host,
-                    " (no firewall between them; GLOO_SOCKET_IFNAME names an interface)")});
+    throw connection_error(request, "gloo", where, tensor::what_of(std::current_exception()));
   }
   await_all_connected(*request.store, request.rank, request.world_size);
   return gloo;

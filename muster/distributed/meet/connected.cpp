@@ -109,4 +109,24 @@ std::string cannot_connect(c10d::Store& store, int rank, const std::string& why)
   }
 }
 
+Error connection_error(const BackendRequest& request,
+                       std::string_view backend,
+                       const std::string& where,
+                       std::string why) {
+  const std::string first = cannot_connect(*request.store, request.rank, why);
+  if (!first.empty()) why += "; " + first;
+  const std::string peers =
+      connecting_peers(*request.store, request.rank, request.world_size, request.names);
+  if (!peers.empty()) why += "; " + peers;
+  const int name =
+      request.names.empty() ? request.rank : request.names[static_cast<size_t>(request.rank)];
+  return environment_error(
+      {.refused = concat(backend, " could not connect the ranks: rank ", name, ", at ", where),
+       .rule = why,
+       .hint = concat("look at what the ranks that are named say: one that has not begun may have "
+                      "failed, or was not started; then whether they can reach ",
+                      request.host,
+                      " (no firewall between them; GLOO_SOCKET_IFNAME names an interface)")});
+}
+
 }  // namespace muster::distributed

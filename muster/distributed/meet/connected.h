@@ -3,8 +3,12 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "muster/base/error.h"
+#include "muster/distributed/meet/backend.h"
 
 namespace muster::distributed {
 
@@ -36,5 +40,12 @@ void await_all_connected(c10d::Store& store, int rank, int world_size);
 /// This rank tells the others why it has no connections. Returns what another had told before, if
 /// any had ("rank 1: …"), else nothing; never throws.
 std::string cannot_connect(c10d::Store& store, int rank, const std::string& why);
+
+/// The environment error of a rank that could not, `where` it is; tells the others `why`, and says what
+/// they have told, who has not begun and where those are that have.
+Error connection_error(const BackendRequest& request,
+                       std::string_view backend,
+                       const std::string& where,
+                       std::string why);
 
 }  // namespace muster::distributed
