@@ -9,6 +9,7 @@
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 
+#include "tests/process/train/capped_run.h"
 #include "tests/process/train/train_words.h"
 #include "tests/support/folder.h"
 #include "tests/support/launched.h"
@@ -17,62 +18,19 @@ namespace muster {
 namespace {
 
 namespace fs = std::filesystem;
+using test::capped_run;
+using test::CappedRun;
+using test::found_in;
 using test::joined;
+using test::kStageTooSmall;
+using test::weights_of;
+using test::wide;
 using test::Words;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using testing_process::Launched;
 
-struct CappedRun {
-  int code = -1;
-  std::string out, err;
-};
-
-CappedRun capped_run(const Words& words, int64_t bytes = 0) {
-  std::vector<std::string> environment{"OMP_NUM_THREADS=1"};
-  if (bytes > 0) environment.push_back(concat("MUSTER_FAKE_BYTES=", bytes));
-  Launched program(words, {.environment = std::move(environment)});
-  const int code = program.wait(std::chrono::seconds(240)).code;
-  EXPECT_TRUE(program.nothing_left());
-  return {code, program.out(), program.err()};
-}
-
-constexpr int64_t kTooSmall = 550'000;       // for 192 samples at a time of this model, not for 96
-constexpr int64_t kStageTooSmall = 690'000;  // for a stage of it with 384 samples, not with 192
-constexpr const char* kModel = "mlp:hidden=128,layers=2";
-
-Words wide(const fs::path& output, const Words& more, const std::string& batch = "192") {
-  return joined({"train",
-                 "--data",
-                 "synthetic:samples=1060,test_samples=60,size=8,classes=4",
-                 "--validation-samples",
-                 "100",
-                 "--model",
-                 kModel,
-                 "--batch-size",
-                 batch,
-                 "--eval-batch-size",
-                 "32",
-                 "--workers",
-                 "0",
-                 "--epochs",
-                 "2",
-                 "--optimizer",
-                 "sgd:momentum=0",
-                 "--device",
-                 "fake",
-                 "--json",
-                 "--output",
-                 output},
-                more);
-}
-
-std::string weights_of(const fs::path& output) {
-  const fs::path folder = output / "checkpoints" / std::string(trim(read_file(output / "latest")));
-  return read_file(folder / "model.safetensors") + read_file(folder / "optimizer.safetensors");
-}
-
+constexpr int64_t kTooSmall = 550'000;  // for 192 samples at a time of this model, not for 96
 TEST(OutOfMemoryCommand, AStepThatDoesNotFitEndsTheRunOrIsMadeAgainToTheSameNumbers) {
   const test::Folder folder;
   const CappedRun fails = capped_run(wide(folder.path() / "fails", {}), kTooSmall);
@@ -282,15 +240,6 @@ TEST(OutOfMemoryCommand, ExplainSaysWhatItWillDo) {
                         "memory; the number of steps follows from it\n"));
 }
 
-/// "batch size 480 found (": 480.
-int64_t found_in(const std::string& err) {
-  const std::string_view before = "batch size ", behind = " found (";
-  const size_t end = err.find(behind);
-  const size_t begin = end == std::string::npos ? end : err.rfind(before, end);
-  if (begin == std::string::npos) return 0;
-  return to_int(err.substr(begin + before.size(), end - begin - before.size())).value_or(0);
-}
-
 // A run of 200 steps at the size that is found, and one of a twentieth more that does not fit.
 TEST(OutOfMemoryCommand, FindsTheBatchThatFits) {
   const struct {
@@ -393,65 +342,6 @@ TEST(OutOfMemoryCommand, FindsTheBatchOfSeveralRanks) {
   EXPECT_GT(found_in(run.err), 192) << "each rank has room for more than 96, and less than 192";
   EXPECT_LT(found_in(run.err), 384);
   EXPECT_THAT(run.err, HasSubstr(", of each rank)"));
-}
-
-// A probe is a step of all stages, and fits where it fits on each: here the first is the one that has
-// no room for 384 samples, as above. Micro-batches stay of one size. Where there is room for all of the
-// data, the run that follows is the one that was told their number: probes leave nothing behind.
-TEST(OutOfMemoryCommand, FindsTheBatchOfAPipeline) {
-  const test::Folder folder;
-  for (const std::string name : {"processes", "threads"}) {
-    SCOPED_TRACE(name);
-    const auto words = [&](const std::string& output, const std::string& batch) {
-      const Words more{"--strategy",
-                       "pipeline:micro_batches=2,split=0/1",
-                       "--on-oom",
-                       "split",
-                       "--max-steps",
-                       "5"};
-      const fs::path path = folder.path() / (name + output);
-      return name == "processes" ? test::on_ranks(2, wide(path, more, batch))
-                                 : wide(path, joined(more, {"--devices", "2"}), batch);
-    };
-    const CappedRun run = capped_run(words("capped", "auto"), kStageTooSmall);
-    ASSERT_EQ(run.code, 0) << run.err;
-    const int64_t batch = found_in(run.err);
-    EXPECT_EQ(batch % 2, 0);
-    EXPECT_GE(batch, 192) << "which fits";
-    EXPECT_LT(batch, 384) << "which does not";
-    EXPECT_THAT(run.err, Not(HasSubstr(", of each rank)"))) << "one batch passes through both";
-    EXPECT_THAT(run.err, ContainsRegex("found .batch [0-9]+ of at most 960: [1-5] probes of 2, "));
-    const Json config =
-        parse_json(read_file(folder.path() / (name + "capped") / "config.json"), "config");
-    EXPECT_EQ(config.at("batch_size"), batch);
-    const CappedRun roomy = capped_run(words("roomy", "auto"));
-    ASSERT_EQ(roomy.code, 0) << roomy.err;
-    EXPECT_EQ(found_in(roomy.err), 960);
-    EXPECT_THAT(roomy.err, HasSubstr("the data ends it, not the memory"));
-    const CappedRun told = capped_run(words("told", "960"));
-    ASSERT_EQ(told.code, 0) << told.err;
-    EXPECT_EQ(weights_of(folder.path() / (name + "roomy")),
-              weights_of(folder.path() / (name + "told")));
-  }
-}
-
-// Where a stage begins is measured, and what a probe was measured with is what the run goes on with.
-TEST(OutOfMemoryCommand, FindsTheBatchOfAPipelineWhoseCutIsMeasured) {
-  const test::Folder folder;
-  const CappedRun run = capped_run(
-      test::on_ranks(
-          2,
-          wide(folder.path() / "a",
-               {"--strategy", "pipeline:micro_batches=4", "--on-oom", "split", "--max-steps", "5"},
-               "auto")),
-      kStageTooSmall);
-  ASSERT_EQ(run.code, 0) << run.err;
-  EXPECT_GT(found_in(run.err), 4) << run.err;
-  EXPECT_EQ(found_in(run.err) % 4, 0);
-  // The line of the run's own pipeline, which has nothing left to measure.
-  EXPECT_THAT(run.err,
-              HasSubstr("pipeline: 1f1b of 4 micro-batches, 2 stages on 2 ranks; they begin"));
-  EXPECT_THAT(run.err, Not(HasSubstr("(measured: ")));
 }
 
 }  // namespace

@@ -1,0 +1,89 @@
+// `muster train --batch-size auto` under `--strategy pipeline`: a probe is a step of all ranks.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muster/base/file.h"
+#include "muster/base/json.h"
+#include "muster/base/text.h"
+
+#include "tests/process/train/capped_run.h"
+#include "tests/process/train/train_words.h"
+#include "tests/support/folder.h"
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+using test::capped_run;
+using test::CappedRun;
+using test::found_in;
+using test::joined;
+using test::kStageTooSmall;
+using test::weights_of;
+using test::wide;
+using test::Words;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// A probe is a step of all stages, and fits where it fits on each: here the first is the one that has
+// no room for 384 samples, as above. Micro-batches stay of one size. Where there is room for all of the
+// data, the run that follows is the one that was told their number: probes leave nothing behind.
+TEST(PipelineBatchCommand, FindsTheBatchOfAPipeline) {
+  const test::Folder folder;
+  for (const std::string name : {"processes", "threads"}) {
+    SCOPED_TRACE(name);
+    const auto words = [&](const std::string& output, const std::string& batch) {
+      const Words more{"--strategy",
+                       "pipeline:micro_batches=2,split=0/1",
+                       "--on-oom",
+                       "split",
+                       "--max-steps",
+                       "5"};
+      const fs::path path = folder.path() / (name + output);
+      return name == "processes" ? test::on_ranks(2, wide(path, more, batch))
+                                 : wide(path, joined(more, {"--devices", "2"}), batch);
+    };
+    const CappedRun run = capped_run(words("capped", "auto"), kStageTooSmall);
+    ASSERT_EQ(run.code, 0) << run.err;
+    const int64_t batch = found_in(run.err);
+    EXPECT_EQ(batch % 2, 0);
+    EXPECT_GE(batch, 192) << "which fits";
+    EXPECT_LT(batch, 384) << "which does not";
+    EXPECT_THAT(run.err, Not(HasSubstr(", of each rank)"))) << "one batch passes through both";
+    EXPECT_THAT(run.err, ContainsRegex("found .batch [0-9]+ of at most 960: [1-5] probes of 2, "));
+    const Json config =
+        parse_json(read_file(folder.path() / (name + "capped") / "config.json"), "config");
+    EXPECT_EQ(config.at("batch_size"), batch);
+    const CappedRun roomy = capped_run(words("roomy", "auto"));
+    ASSERT_EQ(roomy.code, 0) << roomy.err;
+    EXPECT_EQ(found_in(roomy.err), 960);
+    EXPECT_THAT(roomy.err, HasSubstr("the data ends it, not the memory"));
+    const CappedRun told = capped_run(words("told", "960"));
+    ASSERT_EQ(told.code, 0) << told.err;
+    EXPECT_EQ(weights_of(folder.path() / (name + "roomy")),
+              weights_of(folder.path() / (name + "told")));
+  }
+}
+
+// Where a stage begins is measured, and what a probe was measured with is what the run goes on with.
+TEST(PipelineBatchCommand, FindsTheBatchOfAPipelineWhoseCutIsMeasured) {
+  const test::Folder folder;
+  const CappedRun run = capped_run(
+      test::on_ranks(
+          2,
+          wide(folder.path() / "a",
+               {"--strategy", "pipeline:micro_batches=4", "--on-oom", "split", "--max-steps", "5"},
+               "auto")),
+      kStageTooSmall);
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_GT(found_in(run.err), 4) << run.err;
+  EXPECT_EQ(found_in(run.err) % 4, 0);
+  // The line of the run's own pipeline, which has nothing left to measure.
+  EXPECT_THAT(run.err,
+              HasSubstr("pipeline: 1f1b of 4 micro-batches, 2 stages on 2 ranks; they begin"));
+  EXPECT_THAT(run.err, Not(HasSubstr("(measured: ")));
+}
+
+}  // namespace
+}  // namespace muster
