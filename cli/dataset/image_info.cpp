@@ -67,7 +67,10 @@ std::vector<SurveyedImages> tar_splits(const ImageInfoOptions& options) {
   for (const auto* shards : {&train, &test}) {
     if (shards->empty()) continue;
     formats::FoundTar found = formats::find_tar_samples(
-        said, *shards, classes, {.may_lack_labels = false, .keeps_bad = true});
+        said,
+        *shards,
+        classes,
+        {.may_lack_labels = false, .keeps_bad = true, .threads = options.threads});
     classes = found.classes;
     splits.push_back({.name = test.empty()       ? "all"
                               : shards == &train ? "train"

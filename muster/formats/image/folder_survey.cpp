@@ -74,7 +74,8 @@ std::vector<SurveyedFile> survey_images(const ImageSource& images,
   if (threads == 0) threads = std::thread::hardware_concurrency();
   std::vector<std::thread> others;
   try {
-    for (int64_t i = 1; i < threads; ++i) others.emplace_back(work);
+    const int64_t most = std::min(threads, static_cast<int64_t>(out.size()));  // with work to do
+    for (int64_t i = 1; i < most; ++i) others.emplace_back(work);
   } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): those that are there do it
   }
   work();

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -122,10 +124,34 @@ std::optional<ShardSplits> splits_of_folder(const fs::path& folder) {
                  "name the shards of each split: tar:PATTERN,test=PATTERN");
 }
 
-void refuse_twice(const std::string& pattern, std::vector<fs::path> files, const char* rule) {
-  std::ranges::sort(files, {}, [](const fs::path& file) { return file.native(); });
-  const auto twice = std::ranges::adjacent_find(files);
-  if (twice != files.end()) refuse_pattern(pattern, rule, twice->string());
+void refuse_twice(const std::string& pattern, const std::vector<fs::path>& files) {
+  std::set<fs::path> seen;
+  for (const fs::path& file : files)
+    if (!seen.insert(file.lexically_normal()).second)
+      refuse_pattern(pattern, "each shard is named once", file.string());
+}
+
+/// The same file has many names: "shards/0.tar", "./shards/0.tar", and those of links to it.
+fs::path file_behind(const fs::path& shard) {
+  std::error_code failed;
+  fs::path real = fs::canonical(shard, failed);
+  return failed ? shard : real;
+}
+
+/// What a model is trained with tells nothing of it in a test.
+ShardSplits without_shared(const std::string& pattern, ShardSplits splits) {
+  std::map<fs::path, fs::path> train;
+  for (const fs::path& shard : splits.train) train.emplace(file_behind(shard), shard);
+  for (const fs::path& shard : splits.test) {
+    const auto same = train.find(file_behind(shard));
+    if (same == train.end()) continue;
+    refuse_pattern(pattern,
+                   "a shard is of the training or of the test split",
+                   same->second == shard
+                       ? shard.string()
+                       : concat(shard.string(), ", which is ", same->second.string()));
+  }
+  return splits;
 }
 
 }  // namespace
@@ -180,21 +206,18 @@ std::vector<fs::path> find_shards(const std::string& pattern) {
     }
     files.insert(files.end(), fitting.begin(), fitting.end());
   }
-  refuse_twice(pattern, files, "each shard is named once");
+  refuse_twice(pattern, files);
   return files;
 }
 
 ShardSplits find_shard_splits(const std::string& pattern, const std::string& test) {
   if (test.empty()) {
     if (is_folder(pattern))
-      if (auto splits = splits_of_folder(pattern)) return *std::move(splits);
+      if (auto splits = splits_of_folder(pattern))
+        return without_shared(pattern, *std::move(splits));
     return {.train = find_shards(pattern)};
   }
-  ShardSplits splits{.train = find_shards(pattern), .test = find_shards(test)};
-  std::vector<fs::path> all = splits.train;
-  all.insert(all.end(), splits.test.begin(), splits.test.end());
-  refuse_twice(pattern, std::move(all), "a shard is of the training or of the test split");
-  return splits;
+  return without_shared(pattern, {.train = find_shards(pattern), .test = find_shards(test)});
 }
 
 }  // namespace muster::formats

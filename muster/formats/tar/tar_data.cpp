@@ -56,8 +56,9 @@ FoundTar find_tar_samples(const TarDataOptions& options,
   FoundTar out;
   if (classes) out.classes = *classes;
   if (!classes && !options.classes.empty()) out.classes = read_class_names(options.classes);
-  out.index =
-      index_tar_shards(shards, {.label = options.label, .may_lack_labels = how.may_lack_labels});
+  out.index = index_tar_shards(
+      shards,
+      {.label = options.label, .may_lack_labels = how.may_lack_labels, .threads = how.threads});
   const bool goes_on = how.keeps_bad || options.bad_files == "skip";
   if (!goes_on) refuse_first_bad(out.index);
   const bool are_labelled =

@@ -47,6 +47,7 @@ struct FoundTar {
 struct FindTarOptions {
   bool may_lack_labels = false;  ///< TarIndexOptions::may_lack_labels
   bool keeps_bad = false;        ///< bad samples are no error, whatever options.bad_files says
+  int64_t threads = 0;           ///< TarIndexOptions::threads
 };
 
 /// The samples of some shards, their classes numbered. `classes`: those of the training split, where they are

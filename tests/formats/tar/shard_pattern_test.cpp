@@ -94,6 +94,15 @@ TEST_F(Shards, SplitsAreNamedOrStandInTheirNames) {
   EXPECT_EQ(split("train-*.tar", at("val-0.tar")), (std::pair{train, Names{"val-0.tar"}}));
   EXPECT_THAT(test::refusal_of([&] { split("*.tar", at("val-0.tar")); }),
               HasSubstr("of the training or of the test split"));
+  // The same file by another name, which would else be tested with what it was trained with.
+  EXPECT_THAT(test::refusal_of([&] { split("val-0.tar", at("./val-0.tar")); }),
+              HasSubstr("of the training or of the test split"));
+  std::filesystem::create_symlink(at("train-0.tar"), at("linked.tar"));
+  EXPECT_THAT(test::refusal_of([&] { split("train-*.tar", at("linked.tar")); }),
+              HasSubstr("linked.tar, which is " + at("train-0.tar")));
+  std::filesystem::remove(at("linked.tar"));
+  EXPECT_THAT(test::refusal_of([&] { split("{val-0.tar,./val-0.tar}"); }),
+              HasSubstr("each shard is named once"));
   put("test_0.tar");
   EXPECT_EQ(split(""), (std::pair{train, Names{"test_0.tar"}})) << "test comes before val";
   put("others.tar");
@@ -102,6 +111,10 @@ TEST_F(Shards, SplitsAreNamedOrStandInTheirNames) {
   put("train/0.tar");
   put("valid/1.tar");
   EXPECT_EQ(split(""), (std::pair{Names{"0.tar"}, Names{"1.tar"}}));
+  std::filesystem::remove_all(at("valid"));
+  std::filesystem::create_directory_symlink(at("train"), at("valid"));
+  EXPECT_THAT(test::refusal_of([&] { split(""); }),
+              HasSubstr("of the training or of the test split"));
   put("new/trained.tar");
   put("new/test-0.tar");
   EXPECT_EQ(split("new"), (std::pair{Names{"test-0.tar", "trained.tar"}, Names()}));
