@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "muster/base/rank_env.h"
 #include "muster/distributed/process_group.h"
 
 #include "tests/distributed/listener.h"
