@@ -50,19 +50,20 @@ constexpr Param kCmaEsParams[] = {
 constexpr size_t kQuickAxes = 50;
 constexpr uint32_t kCmaMembers = 0xC3A, kCmaStarts = 0xC3B;
 
+// Note [Steps in CMA-ES]
+// A whole or stepped number's L values have equal parts of 0 to 1, each value in the middle of its
+// own, with the margin and without. (cmaes's own example, and Optuna, put the ends of the range at
+// the first and the last value with a margin: sigma is then fewer steps wide, and the end values
+// have half a part.) A member counts where its value is, not where between the values it was drawn:
+// so Optuna has it without margin; with one, cmaes keeps what was drawn. Both was measured: see
+// docs/benchmarks.md, "Tables of recorded networks".
+
 /// A dimension as an axis of CMA-ES.
 class CmaDimension {
  public:
   CmaDimension(const Distribution& distribution, size_t index, bool margin)
       : index_(index), distribution_(distribution) {
-    if (!margin) return;
-    if (const auto* d = std::get_if<IntDistribution>(&distribution); d != nullptr && !d->log) {
-      low_ = static_cast<double>(d->low), step_ = static_cast<double>(d->step);
-      span_ = static_cast<double>((d->high - d->low) / d->step) * step_;
-    }
-    if (const auto* d = std::get_if<FloatDistribution>(&distribution);
-        d != nullptr && !d->log && d->step > 0)
-      low_ = d->low, step_ = d->step, span_ = d->high - d->low;
+    if (margin) levels_ = levels_of(distribution);
   }
 
   size_t index() const { return index_; }
@@ -70,20 +71,30 @@ class CmaDimension {
 
   CmaAxis axis() const {
     if (!is_bounded()) return {};
-    return {.low = 0, .high = 1, .step = step_ > 0 ? step_ / span_ : 0};
+    if (levels_ == 0) return {.low = 0, .high = 1, .step = 0};
+    return {.low = 0.5 / levels_, .high = 1 - 0.5 / levels_, .step = 1 / levels_};
   }
-  double place(double number) const {
-    return step_ > 0 ? (number - low_) / span_ : to_unit(distribution_, number);
-  }
-  double number(double place) const {
-    if (!(step_ > 0)) return from_unit(distribution_, place);
-    return shifted(distribution_, low_, std::llround(place * span_ / step_));
-  }
+  double place(double number) const { return to_unit(distribution_, number); }
+  double number(double place) const { return from_unit(distribution_, place); }
 
  private:
+  /// Of equally spaced values how many; 0: of any others, and of so many that none is missed.
+  static double levels_of(const Distribution& distribution) {
+    constexpr double kMost = 1e6;
+    double levels = 0;
+    if (const auto* d = std::get_if<IntDistribution>(&distribution); d != nullptr && !d->log) {
+      const double span = static_cast<double>(d->high) - static_cast<double>(d->low);
+      levels = std::floor(span / static_cast<double>(d->step)) + 1;
+    }
+    if (const auto* d = std::get_if<FloatDistribution>(&distribution);
+        d != nullptr && !d->log && d->step > 0)
+      levels = std::nearbyint((d->high - d->low) / d->step) + 1;
+    return levels <= kMost ? levels : 0;
+  }
+
   size_t index_;
   Distribution distribution_;
-  double low_ = 0, span_ = 1, step_ = 0;  // of what has a margin
+  double levels_ = 0;  // of what has a margin
 };
 
 bool varies(const Dimension& dimension) {
@@ -118,7 +129,8 @@ class CmaEs final : public Searcher {
   Suggestion suggest(int64_t number, const Point& partial) override {
     Point point = draw_open(space_, partial, seed_, number);
     if (dimensions_.empty()) return {.point = std::move(point)};
-    const auto places = now_->tried(member(*now_, number));
+    DrawStream draws(seed_, kCmaMembers, number);
+    const auto places = now_->tried(now_->sample(draws));
     for (size_t i = 0; i < places.size(); ++i)
       point[dimensions_[i].index()] = dimensions_[i].number(places[i]);
     return {.point = keep_fixed(std::move(point), partial),
@@ -132,7 +144,7 @@ class CmaEs final : public Searcher {
   void suggested(int64_t number, const Point& point, const std::string& memo) override {
     if (dimensions_.empty()) return;
     const int64_t generation = to_int(memo).value_or(generation_);
-    under_way_[number] = {.generation = generation, .raw = raw_of(number, point, generation)};
+    under_way_[number] = {.generation = generation, .places = places_of(point)};
   }
 
   void reported(int64_t number, int64_t t, double score) override {
@@ -167,12 +179,12 @@ class CmaEs final : public Searcher {
   };
   struct Member {
     int64_t generation = 0;
-    std::vector<double> raw;
+    std::vector<double> places;
     int64_t t = 0;  // of the last report
     double score = std::numeric_limits<double>::quiet_NaN();
   };
   struct Result {
-    std::vector<double> raw;
+    std::vector<double> places;
     Rank rank;
   };
 
@@ -208,35 +220,18 @@ class CmaEs final : public Searcher {
     const Rank rank = rank_of(trial.state, trial.score, trial.step);
     const bool has_begun = !now_ || now_->generation() > 0 || !results_.empty() || started_at_ > 0;
     if (has_begun || rank.key() >= best_given_.key()) return;
-    std::vector<double> mean;
-    for (const CmaDimension& dimension : dimensions_)
-      mean.push_back(dimension.place(trial.point[dimension.index()]));
+    std::vector<double> mean = places_of(trial.point);
     if (!std::ranges::all_of(mean, [](double x) { return std::isfinite(x); })) return;
     best_given_ = rank;
-    before_ = now_;
     ++generation_;
     now_ = Cma(start_from(std::move(mean)));
   }
 
-  std::vector<double> member(const Cma& from, int64_t number) const {
-    DrawStream draws(seed_, kCmaMembers, number);
-    return from.sample(draws);
-  }
-
-  /// Where between the values the member was drawn. Drawn again, since the log has only its values;
-  /// what differs (it was fixed, or its generation is long gone) is where its value is.
-  std::vector<double> raw_of(int64_t number, const Point& point, int64_t generation) const {
-    std::vector<double> raw;
+  std::vector<double> places_of(const Point& point) const {
+    std::vector<double> places;
     for (const CmaDimension& dimension : dimensions_)
-      raw.push_back(dimension.place(point[dimension.index()]));
-    const auto& from = generation == generation_ ? now_ : before_;
-    if (!from || generation < generation_ - 1) return raw;
-    const auto drawn = member(*from, number);
-    const auto tried = from->tried(drawn);
-    for (size_t i = 0; i < raw.size(); ++i) {
-      if (dimensions_[i].number(tried[i]) == point[dimensions_[i].index()]) raw[i] = drawn[i];
-    }
-    return raw;
+      places.push_back(dimension.place(point[dimension.index()]));
+    return places;
   }
 
   void add_result(std::unordered_map<int64_t, Member>::iterator found, const Rank& rank) {
@@ -244,8 +239,9 @@ class CmaEs final : public Searcher {
     under_way_.erase(found);
     if (member.generation < started_at_)
       return;  // it would draw the new start to the old one's end
-    if (member.generation != generation_) member.raw = now_->drawn_near(std::move(member.raw));
-    results_.push_back({std::move(member.raw), rank});
+    if (member.generation != generation_)
+      member.places = now_->drawn_near(std::move(member.places));
+    results_.push_back({std::move(member.places), rank});
     if (static_cast<int64_t>(results_.size()) == now_->population()) next_generation();
   }
 
@@ -257,10 +253,9 @@ class CmaEs final : public Searcher {
     std::vector<CmaMember> members;
     for (Result& result : results) {
       const bool has_value = result.rank.group == 0;
-      members.push_back({std::move(result.raw),
+      members.push_back({std::move(result.places),
                          has_value ? result.rank.value : std::numeric_limits<double>::infinity()});
     }
-    before_ = now_;
     now_->tell(std::move(members));
     ++generation_;
     if (!now_->is_spent()) return;
@@ -274,7 +269,7 @@ class CmaEs final : public Searcher {
   std::vector<CmaDimension> dimensions_;
   int64_t population_ = 0;  // of the present start
   int64_t generation_ = 0, started_at_ = 0;
-  std::optional<Cma> now_, before_;  // before_: of the generation before this one
+  std::optional<Cma> now_;
   std::unordered_map<int64_t, Member> under_way_;
   std::vector<Result> results_;  // of this generation, as they came
   Rank best_given_;              // of trials that were not suggested here

@@ -8,6 +8,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "muster/tune/search/cma/cma.h"
+#include "muster/tune/search/draw_stream.h"
 #include "muster/tune/search/searcher.h"
 
 #include "tests/support/error_of.h"
@@ -92,6 +94,66 @@ TEST(CmaEs, FindsWholeNumbersThatATinyDistributionWouldNeverTryAgain) {
     });
     EXPECT_GT(best, -1e-3) << seed;
   }
+}
+
+/// How often each value was suggested by `studies` studies' first trials.
+std::vector<double> first_values(const Space& space, const std::string& spec, int studies) {
+  std::vector<double> counts;
+  for (int seed = 0; seed < studies; ++seed) {
+    CmaStudy study(space, spec, static_cast<uint64_t>(seed));
+    const auto value = static_cast<size_t>(study.ask()[0]);
+    if (value >= counts.size()) counts.resize(value + 1);
+    counts[value] += 1. / studies;
+  }
+  return counts;
+}
+
+TEST(CmaEs, ItStartsWithASixthOfTheValuesOfAWholeNumberAsItsDeviation) {
+  // Value k of five has (k/5, (k+1)/5]; the ends have what lies beyond them, too.
+  const Space space = {{"n", randint(0, 5)}, {"x", uniform(0, 1)}};
+  const auto share_below = [](double place) {
+    return 0.5 * std::erfc((0.5 - place) * 6 / std::sqrt(2.0));
+  };
+  const auto counts = first_values(space, "cma_es", 4000);
+  ASSERT_EQ(counts.size(), 5U);
+  for (size_t k = 0; k < 5; ++k) {
+    const double low = k == 0 ? 0 : share_below(static_cast<double>(k) / 5);
+    const double high = k == 4 ? 1 : share_below(static_cast<double>(k + 1) / 5);
+    EXPECT_NEAR(counts[k], high - low, 4 * std::sqrt(0.25 / 4000)) << k;
+  }
+}
+
+TEST(CmaEs, AMemberCountsWhereItsValueIs) {
+  // Of one generation, the update by hand of cmaes' rates: the mean is the weighted mean of the
+  // better half's values, each in the middle of its part.
+  const Space space = {{"n", randint(0, 4)}, {"x", uniform(0, 1)}};
+  CmaStudy study(space, "cma_es:sigma=1e-3");  // all are at 0.5, the border of values 1 and 2
+  Cma by_hand({.mean = {0.5, 0.5},
+               .sigma = 1e-3,
+               .axes = {{.low = 0.125, .high = 0.875, .step = 0.25}, {.low = 0, .high = 1}},
+               .population = 0});
+  std::vector<CmaMember> members;
+  for (int64_t number = 0; number < by_hand.population(); ++number) {
+    const Point point = study.ask();
+    EXPECT_TRUE(point[0] == 1 || point[0] == 2) << point[0];
+    members.push_back({.raw = {(point[0] + 0.5) / 4, point[1]}, .value = -point[1]});
+  }
+  for (int64_t number = 0; number < by_hand.population(); ++number)
+    study.tell(number, study.points[static_cast<size_t>(number)][1]);
+  by_hand.tell(members);
+  // The next one is drawn by what came of it.
+  DrawStream draws(1, 0xC3A, study.next);
+  const auto places = by_hand.tried(by_hand.sample(draws));
+  const Point next = study.ask();
+  EXPECT_EQ(next[0], std::floor(places[0] * 4));
+  EXPECT_NEAR(next[1], places[1], 1e-9);
+}
+
+TEST(CmaEs, AHugeWholeNumberIsSearchedAsContinuousOnes) {
+  const Space space = {{"n", randint(0, int64_t{1} << 52)}, {"x", uniform(0, 1)}};
+  CmaStudy study(space);
+  const double scale = 0x1p-52;
+  EXPECT_GT(study.run(300, [&](const Point& p) { return -std::abs(p[0] * scale - 0.3); }), -1e-3);
 }
 
 TEST(CmaEs, DrawsCategoriesAndWhatIsConditionalAsRandomDoes) {

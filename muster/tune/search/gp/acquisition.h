@@ -31,9 +31,22 @@ struct Fantasies {
 // sigma(x) z', with sigma^2 the posterior's variance. So a fantasy is a scalar product, and its
 // gradient is one of GpPosterior::gradients.
 
-/// The log of what is expected at points; larger is better. Source: Optuna 5.0's LogEI, qLogEI, and
+/// What a search for the next point climbs.
+class AcquisitionFunction {
+ public:
+  virtual ~AcquisitionFunction() = default;
+
+  /// At points with as many axes as the posteriors behind it; larger is better.
+  virtual std::vector<double> values(const PointSet& points) const = 0;
+
+  /// gradients [points, axes].
+  virtual std::vector<double> values(const PointSet& points,
+                                     std::vector<double>& gradients) const = 0;
+};
+
+/// The log of what is expected at points. Source: Optuna 5.0's LogEI, qLogEI, and
 /// LogPI for the feasibility; Ament and others 2023 (logEI), Balandat and others 2020 (fantasies).
-class Acquisition {
+class Acquisition final : public AcquisitionFunction {
  public:
   /// The expected improvement over `best` of what `objective` says.
   Acquisition(const GpPosterior& objective, double best) : objective_(objective), best_(best) {}
@@ -51,10 +64,8 @@ class Acquisition {
   /// No trial is feasible yet, so that nothing is best: only feasibility counts.
   void ignore_objective() { ignore_objective_ = true; }
 
-  std::vector<double> values(const PointSet& points) const;
-
-  /// gradients [points, axes].
-  std::vector<double> values(const PointSet& points, std::vector<double>& gradients) const;
+  std::vector<double> values(const PointSet& points) const override;
+  std::vector<double> values(const PointSet& points, std::vector<double>& gradients) const override;
 
  private:
   void add_objective(

@@ -28,7 +28,7 @@ double roulette_number(const MaximiseOptions& options, uint32_t i, uint32_t kind
 
 }  // namespace
 
-AcquisitionSearch::AcquisitionSearch(const Acquisition& acquisition,
+AcquisitionSearch::AcquisitionSearch(const AcquisitionFunction& acquisition,
                                      const GpAxes& axes,
                                      const Point& fixed,
                                      double last_column,

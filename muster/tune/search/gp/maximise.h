@@ -30,7 +30,7 @@ class AcquisitionSearch {
  public:
   /// `fixed`: NaN at the dimensions that are open. `last_column` follows GpAxes' columns in each
   /// point. `weights`: the kernel's, which say how far is far.
-  AcquisitionSearch(const Acquisition& acquisition,
+  AcquisitionSearch(const AcquisitionFunction& acquisition,
                     const GpAxes& axes,
                     const Point& fixed,
                     double last_column,
@@ -59,7 +59,7 @@ class AcquisitionSearch {
   std::vector<double> columns_of(std::span<const double> places) const;
   bool is_smooth(size_t axis) const;
 
-  const Acquisition& acquisition_;
+  const AcquisitionFunction& acquisition_;
   const GpAxes& axes_;
   const Point& fixed_;
   double last_column_;

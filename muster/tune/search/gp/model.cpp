@@ -238,6 +238,21 @@ void GpModel::find_best(const std::vector<double>& targets) {
   has_score_ = best_rank > 0;
 }
 
+/// From scores to targets: standardized() shifts and stretches what is finite.
+void GpModel::find_line(const std::vector<double>& targets) {
+  line_ = {};
+  bool any = false;
+  double last = 0;  // target of the most
+  for (size_t i = 0; i < targets.size(); ++i) {
+    const double score = rows_.rows()[objective_->used[i]].score;
+    if (!std::isfinite(score)) continue;
+    if (!any || score < line_.least) line_.least = score, line_.target = targets[i];
+    if (!any || score > line_.most) line_.most = score, last = targets[i];
+    any = true;
+  }
+  if (line_.most > line_.least) line_.slope = (last - line_.target) / (line_.most - line_.least);
+}
+
 const GpFit& GpModel::update() {
   if (is_due()) {
     const std::string from = adopted_ ? adopted_->memo() : "";
@@ -254,6 +269,7 @@ const GpFit& GpModel::update() {
   follow_running(*objective_);
 
   find_best(objective);
+  find_line(objective);
   if (!used.feasibility) {
     feasibility_.reset();
     return used;

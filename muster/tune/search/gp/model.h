@@ -1,6 +1,7 @@
 // The model behind a searcher: fitted now and then, kept up to date in between.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -56,6 +57,11 @@ class GpModel {
   const std::vector<double>& incumbent() const { return incumbent_; }  ///< its columns
   bool has_score() const { return has_score_; }
 
+  /// What a score is as a target, after update(). Without warp, which is no straight line.
+  double target_of(double score) const {
+    return line_.target + (std::clamp(score, line_.least, line_.most) - line_.least) * line_.slope;
+  }
+
  private:
   enum class Role { kObjective, kFeasibility };
   struct Surrogate {
@@ -78,6 +84,7 @@ class GpModel {
   void follow(std::optional<Surrogate>& surrogate, Role role, const GpFit& fit) const;
   void follow_running(Surrogate& surrogate) const;
   void find_best(const std::vector<double>& targets);
+  void find_line(const std::vector<double>& targets);
 
   const GpAxes& axes_;
   const GpRows& rows_;
@@ -86,6 +93,11 @@ class GpModel {
   size_t fresh_rows_ = 0;
   std::string fresh_from_;  // memo of what fresh_ started from
   std::optional<Surrogate> objective_, feasibility_;
+  struct Line {
+    double least = 0, most = 0;  // finite scores
+    double target = 0;           // of the least
+    double slope = 0;
+  } line_;
   double best_ = 0;
   bool has_score_ = false;
   std::vector<double> incumbent_;
