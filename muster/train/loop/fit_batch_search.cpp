@@ -78,11 +78,12 @@ class BatchMeasure {
 
   memory::BatchProbe of(int64_t batch_per_replica) {
     detail::ProbeSeen seen;
-    const FitRequest probe{.task = run_.task,
-                           .data = run_.data,
-                           .plan = probe_plan(run_.plan, batch_per_replica * replicas_of(run_.plan)),
-                           .output = {},
-                           .callbacks = {.stop_requested = run_.callbacks.stop_requested}};
+    const FitRequest probe{
+        .task = run_.task,
+        .data = run_.data,
+        .plan = probe_plan(run_.plan, batch_per_replica * replicas_of(run_.plan)),
+        .output = {},
+        .callbacks = {.stop_requested = run_.callbacks.stop_requested}};
     std::optional<detail::Trainer> trainer;  // refers to it
     bool failed = false;
     try {

@@ -71,8 +71,8 @@ extern constinit const StrategyEntry pipeline_entry{
           detail::check_pipeline(module, plan.ranks_per_replica, params, kPipeline);
         },
     .splits_steps = true,
-     .batch_pieces = &batch_pieces,
-     .divides_model = true,
-     .lines_of_record = &detail::lines_of_record};
+    .batch_pieces = &batch_pieces,
+    .divides_model = true,
+    .lines_of_record = &detail::lines_of_record};
 
 }  // namespace muster::train

@@ -27,11 +27,10 @@ std::unique_ptr<Searcher> make_random(const SearcherContext& context, const Para
 
 }  // namespace
 
-extern constinit const SearcherEntry random_entry{
-    .name = "random",
-    .help = "draws every parameter independently",
-    .make = &make_random,
-    .takes_goals = true,
-    .shares_draws = true};
+extern constinit const SearcherEntry random_entry{.name = "random",
+                                                  .help = "draws every parameter independently",
+                                                  .make = &make_random,
+                                                  .takes_goals = true,
+                                                  .shares_draws = true};
 
 }  // namespace muster::tune

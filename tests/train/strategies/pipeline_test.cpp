@@ -7,7 +7,6 @@
 #include "muster/base/file.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
-
 #include "muster/train/replicas/strategy.h"
 
 #include "tests/support/error_of.h"
