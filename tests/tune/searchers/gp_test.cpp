@@ -298,6 +298,27 @@ TEST(GpSearcher, OfTwoObjectivesWhoWasOnlyToldAnswersAsWhoWasAsked) {
   EXPECT_EQ(asked->suggest(24, open).point, told->suggest(24, open).point);
 }
 
+TEST(GpSearcher, OfTwoObjectivesATrialThatWasStoppedTeachesNothing) {
+  const Space space = {{"x", uniform(0, 1)}, {"y", uniform(0, 1)}};
+  const auto with = make_searcher("gp:startup=4,samples=128", context_of_two(space));
+  const auto without = make_searcher("gp:startup=4,samples=128", context_of_two(space));
+  for (int64_t number = 0; number < 6; ++number) {
+    const Point point = draw_open(space, Point(2, kNan), 1, number);
+    const auto scores = pulled_apart(point);
+    for (Searcher* searcher : {with.get(), without.get()})
+      searcher->told({.number = number, .point = point, .score = scores[0], .scores = scores});
+    const Point other = draw_open(space, Point(2, kNan), 2, number);
+    with->suggested(100 + number, other, "");
+    with->told({.number = 100 + number,
+                .point = other,
+                .state = TrialState::kPruned,
+                .score = 9,
+                .step = 1,
+                .scores = {9, 9}});
+  }
+  EXPECT_EQ(with->suggest(6, Point(2, kNan)).point, without->suggest(6, Point(2, kNan)).point);
+}
+
 TEST(GpSearcher, WarpIsRefusedWithSeveralObjectives) {
   const Space space = {{"x", uniform(0, 1)}};
   EXPECT_THAT(refusal_of([&] { make_searcher("gp:warp=true", context_of_two(space)); }),
