@@ -236,10 +236,11 @@ class GpOfSeveral final : public Searcher {
     const bool has_all = trial.scores.size() == rows_.size() &&
                          std::ranges::none_of(trial.scores, [](double s) { return std::isnan(s); });
     const bool is_result = trial.state == TrialState::kComplete && has_all;
+    const bool was_stopped = trial.state == TrialState::kPruned && !trial.is_infeasible();
     for (size_t m = 0; m < rows_.size(); ++m) {
       FinishedTrial one = trial;
       one.score = is_result ? trial.scores[m] : std::numeric_limits<double>::quiet_NaN();
-      rows_[m]->told(one);
+      was_stopped ? rows_[m]->forget(trial.number) : rows_[m]->told(one);
     }
     if (is_result && !trial.is_infeasible())
       results_.push_back({.scores = trial.scores, .columns = axes_.columns_of(trial.point)});

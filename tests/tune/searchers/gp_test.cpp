@@ -242,6 +242,89 @@ TEST(GpSearcher, PastMaxTrialsItModelsAPart) {
   EXPECT_GT(best.back(), -0.397887 - 0.01);
 }
 
+/// Two objectives that pull x to both ends; the front is y = 0.5.
+std::vector<double> pulled_apart(const Point& p) {
+  const double off = (p[1] - 0.5) * (p[1] - 0.5);
+  return {-p[0] * p[0] - off, -(p[0] - 1) * (p[0] - 1) - off};
+}
+
+SearcherContext context_of_two(const Space& space) {
+  return {.space = space,
+          .seed = 3,
+          .num_samples = -1,
+          .objectives = {{.metric = "a", .mode = Mode::kMax}, {.metric = "b", .mode = Mode::kMax}}};
+}
+
+TEST(GpSearcher, OfTwoObjectivesItFillsTheFront) {
+  const Space space = {{"x", uniform(0, 1)}, {"y", uniform(0, 1)}};
+  const auto searcher = make_searcher("gp:samples=256", context_of_two(space));
+  std::vector<double> found;
+  best_so_far(*searcher, space, 36, [&](int64_t number, const Point& p) {
+    if (number >= 16 && std::abs(p[1] - 0.5) < 0.05) found.push_back(p[0]);
+    const auto scores = pulled_apart(p);
+    return FinishedTrial{
+        .number = number, .point = p, .score = scores[0], .step = 1, .scores = scores};
+  });
+  EXPECT_GE(found.size(), 14U) << "of 20: on the front";
+  std::ranges::sort(found);
+  EXPECT_LT(found.front(), 0.2);
+  EXPECT_GT(found.back(), 0.8);
+  double widest = 0;
+  for (size_t i = 0; i + 1 < found.size(); ++i) widest = std::max(widest, found[i + 1] - found[i]);
+  EXPECT_LT(widest, 0.35);
+}
+
+TEST(GpSearcher, OfTwoObjectivesWhoWasOnlyToldAnswersAsWhoWasAsked) {
+  const Space space = {{"x", uniform(0, 1)}, {"y", uniform(0, 1)}};
+  const auto asked = make_searcher("gp:samples=128", context_of_two(space));
+  const auto told = make_searcher("gp:samples=128", context_of_two(space));
+  const Point open(2, kNan);
+  for (int64_t number = 0; number < 24; ++number) {
+    const auto answer = asked->suggest(number, open);
+    EXPECT_EQ(asked->suggest(number, open).point, answer.point);
+    FinishedTrial trial{.number = number, .point = answer.point, .step = 1};
+    trial.scores = pulled_apart(answer.point);
+    trial.score = trial.scores[0];
+    if (number % 5 == 2) trial.violation = 1;
+    if (number % 7 == 3) {
+      trial.state = TrialState::kFailed;
+      trial.scores = {kNan, kNan};
+    }
+    for (Searcher* searcher : {asked.get(), told.get()}) {
+      searcher->suggested(number, answer.point, answer.memo);
+      if (number % 6 != 5) searcher->told(trial);  // the others stay under way
+    }
+  }
+  EXPECT_EQ(asked->suggest(24, open).point, told->suggest(24, open).point);
+}
+
+TEST(GpSearcher, OfTwoObjectivesATrialThatWasStoppedTeachesNothing) {
+  const Space space = {{"x", uniform(0, 1)}, {"y", uniform(0, 1)}};
+  const auto with = make_searcher("gp:startup=4,samples=128", context_of_two(space));
+  const auto without = make_searcher("gp:startup=4,samples=128", context_of_two(space));
+  for (int64_t number = 0; number < 6; ++number) {
+    const Point point = draw_open(space, Point(2, kNan), 1, number);
+    const auto scores = pulled_apart(point);
+    for (Searcher* searcher : {with.get(), without.get()})
+      searcher->told({.number = number, .point = point, .score = scores[0], .scores = scores});
+    const Point other = draw_open(space, Point(2, kNan), 2, number);
+    with->suggested(100 + number, other, "");
+    with->told({.number = 100 + number,
+                .point = other,
+                .state = TrialState::kPruned,
+                .score = 9,
+                .step = 1,
+                .scores = {9, 9}});
+  }
+  EXPECT_EQ(with->suggest(6, Point(2, kNan)).point, without->suggest(6, Point(2, kNan)).point);
+}
+
+TEST(GpSearcher, WarpIsRefusedWithSeveralObjectives) {
+  const Space space = {{"x", uniform(0, 1)}};
+  EXPECT_THAT(refusal_of([&] { make_searcher("gp:warp=true", context_of_two(space)); }),
+              HasSubstr("warp in a study of several objectives"));
+}
+
 TEST(GpSearcher, RefusesWhatItCannotLearnAndOptionsThatAreNone) {
   const Space opaque = {{"x", uniform(0, 1)},
                         {"f", sample_from([](const Resolved&) { return Value(1); })}};
