@@ -5,6 +5,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/file.h"
+#include "muster/base/text.h"
 #include "muster/program/line/parse.h"
 
 #include "tests/support/error_of.h"
