@@ -64,7 +64,7 @@ TEST(HypervolumeImprovement, WhatAPointTakesOfTheBoxesIsTheVolumeThatItAdds) {
 }
 
 /// A posterior over [0, 1] from a few values.
-GpPosterior posterior_of(const std::vector<double>& targets) {
+GpPosterior posterior_through(const std::vector<double>& targets) {
   GpPosterior out({0}, {.weights = {4}, .scale = 1, .noise = 1e-4});
   PointSet points(1);
   for (size_t i = 0; i < targets.size(); ++i)
@@ -76,7 +76,7 @@ GpPosterior posterior_of(const std::vector<double>& targets) {
 }
 
 struct TwoObjectives {
-  GpPosterior first = posterior_of({0.3, -1.0, 1.2}), second = posterior_of({-0.5, 0.9, 0.1});
+  GpPosterior first = posterior_through({0.3, -1.0, 1.2}), second = posterior_through({-0.5, 0.9, 0.1});
   FrontRows front = {{1.2, 0.1}, {-1.0, 0.9}, {0.3, 0.4}};
   std::vector<double> reference = {-1.5, -1};
   HypervolumeImprovement improvement{{&first, &second}, front, reference};
@@ -123,7 +123,7 @@ TEST(HypervolumeImprovement, ItsSlopesAreItsDifferences) {
 }
 
 TEST(HypervolumeImprovement, FarBelowTheFrontItIsStillANumberWithASlope) {
-  const GpPosterior low = posterior_of({-3, -3.1, -2.9}), other = posterior_of({0, 0, 0});
+  const GpPosterior low = posterior_through({-3, -3.1, -2.9}), other = posterior_through({0, 0, 0});
   const FrontRows front = {{40, 40}};
   const std::vector<double> reference = {30, 30};
   const HypervolumeImprovement improvement({&low, &other}, front, reference);
