@@ -27,7 +27,6 @@ namespace fs = std::filesystem;
 using test::TarFile;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAreArray;
 
 constexpr int64_t kLarge = int64_t{1} << 40;
