@@ -278,6 +278,24 @@ TEST_F(DataInfo, ASplitAtTheLimitOfAFilesSizeSaysSoAndLeavesNothing) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), {}), 1) << "pets";
 }
 
+// colour_420.jpg has 29 rows of 37 pixels: halves are 15 and 19.
+TEST_F(DataInfo, SaysWhatIsDecodedSmaller) {
+  put("cat/0.jpg", "colour_420.jpg");
+  put("cat/1.png", "colour8.png");
+  Launched exact({"data", "info", spec() + ",size=14"});
+  EXPECT_EQ(exact.wait().code, 0);
+  EXPECT_THAT(exact.out(), Not(HasSubstr("decode ")));
+  Launched fast({"data", "info", spec() + ",size=14,decode=fast"});
+  EXPECT_EQ(fast.wait().code, 0) << fast.err();
+  EXPECT_THAT(fast.out(),
+              HasSubstr("decode   fast: 1 JPEG at 1/2, 1/4 or 1/8, with both sides 14 or more"));
+  Launched as_json({"data", "info", spec() + ",size=15,decode=fast", "--json"});
+  EXPECT_EQ(as_json.wait().code, 0);
+  const Json split = parse_json(as_json.out(), "stdout").at("splits").at(0);
+  EXPECT_EQ(split.at("decode"), "fast");
+  EXPECT_EQ(split.at("jpegs_decoded_smaller"), 0) << "29 is less than twice 15";
+}
+
 // As `muster train` does.
 TEST_F(DataInfo, RefusesWhatATrainingRefuses) {
   put("train/cat/0.jpg", "grey.jpg");
