@@ -38,7 +38,7 @@ constexpr const char* kDataExamples =
     "takes with grey or wrong pixels. Of texts it shows how long they are, the\n"
     "vocabulary, and the rows that are no samples; of rows of numbers the columns.\n"
     "`muster data preview --help` has what draws transformed images, and\n"
-    "`muster data split --help` what divides a folder.";
+    "`muster data split --help` what divides a folder or shards.";
 
 struct DataWords {
   std::string action, data, data_dir;
@@ -146,6 +146,7 @@ int run_split(std::span<const std::string> args, program::Console& console) {
                                      .ratio = flags.ratio,
                                      .seed = flags.seed,
                                      .copy = flags.copy,
+                                     .shard_size = flags.shard_size,
                                      .width = static_cast<size_t>(console.width())});
   return stopped_by == 0 ? kDone : 128 + stopped_by;  // as a shell has it
 }

@@ -36,6 +36,7 @@ struct SurveyedImages {
 struct ImageInfo {
   ImageInfoOptions shown;
   bool is_folder = false;
+  int64_t least_side = 0;  ///< of JPEGs, with decode=fast
 
   std::string_view each() const { return is_folder ? "file" : "sample"; }
 };
@@ -89,6 +90,15 @@ Json range_json(const formats::SideRange& range) {
   return {{"least", range.least}, {"median", range.median}, {"greatest", range.greatest}};
 }
 
+/// JPEGs that decode=fast decodes at a part of their size.
+int64_t count_shrunk(const SurveyedImages& split, int64_t least_side) {
+  return std::ranges::count_if(split.each, [&](const SurveyedFile& file) {
+    const formats::ImageHeader& header = file.header;
+    return file.fault.empty() && header.format == formats::ImageFormat::kJpeg &&
+           formats::jpeg_shrink(header.height, header.width, least_side) > 1;
+  });
+}
+
 Json split_json(const SurveyedImages& split, const ImageInfo& info) {
   const FolderSurvey& all = split.summary;
   Json classes = Json::array(), bad = Json::array(), damaged = Json::array();
@@ -109,7 +119,9 @@ Json split_json(const SurveyedImages& split, const ImageInfo& info) {
           {"files", all.files},
           {"classes", std::move(classes)},
           {"imbalance", all.imbalance() == 0 ? Json() : Json(all.imbalance())},
+          {"decode", info.least_side > 0 ? "fast" : "exact"},
           {"jpegs", all.jpegs},
+          {"jpegs_decoded_smaller", count_shrunk(split, info.least_side)},
           {"pngs", all.pngs},
           {"greys", all.greys},
           {"cmyks", all.cmyks},
@@ -196,6 +208,9 @@ void print_split(std::ostream& out, const SurveyedImages& split, const ImageInfo
         << "width    " << range_text(all.width) << '\n'
         << "height   " << range_text(all.height) << '\n';
   }
+  if (info.least_side > 0)
+    out << "decode   fast: " << counted(count_shrunk(split, info.least_side), "JPEG")
+        << " at 1/2, 1/4 or 1/8, with both sides " << info.least_side << " or more\n";
   if (all.classes.size() > 1 && all.imbalance() > 0)
     out << "balance  the largest class has " << fixed(all.imbalance(), 1)
         << " times the smallest\n";
@@ -215,7 +230,11 @@ void print_split(std::ostream& out, const SurveyedImages& split, const ImageInfo
 }  // namespace
 
 void show_image_info(std::ostream& out, const ImageInfoOptions& options) {
-  const ImageInfo info{.shown = options, .is_folder = options.data.name == "folder"};
+  ImageInfo info{.shown = options, .is_folder = options.data.name == "folder"};
+  info.least_side =
+      info.is_folder
+          ? least_side_of(formats::folder_data_options(options.data.params, options.data_dir))
+          : least_side_of(formats::tar_data_options(options.data.params, options.data_dir));
   std::vector<SurveyedImages> splits =
       info.is_folder ? folder_splits(options) : tar_splits(options);
   for (SurveyedImages& split : splits) look_through(split, options.threads);

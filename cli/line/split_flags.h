@@ -15,6 +15,7 @@ struct SplitFlags {
   std::filesystem::path data_dir, output;
   int64_t seed = 0;
   bool copy = false;
+  std::string shard_size;
 };
 
 /// Its App, for the words behind `split`, which writes to `flags`.

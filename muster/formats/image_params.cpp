@@ -11,6 +11,14 @@ void check_image_params(std::string_view owner, const ImageDataOptions& options)
         owner, "bad_files", "raise, skip or substitute", '"' + options.bad_files + '"');
   if (options.normalize != "imagenet" && options.normalize != "none")
     refuse_data_param(owner, "normalize", "imagenet or none", '"' + options.normalize + '"');
+  if (options.decode != "exact" && options.decode != "fast")
+    refuse_data_param(owner, "decode", "exact or fast", '"' + options.decode + '"');
+  if (options.decode == "fast" && options.size == 0)
+    refuse_data_param(owner,
+                      "decode",
+                      "fast needs the size that images are fitted to, as in size=224: how small "
+                      "they may be decoded hangs on it",
+                      "no size");
   check_test_fraction(owner, options.test_fraction);
 }
 

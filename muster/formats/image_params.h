@@ -17,6 +17,7 @@ struct ImageDataOptions {
   int64_t size = 0;
   std::string bad_files = "raise";
   bool keep_damaged = false;
+  std::string decode = "exact";
   std::string normalize = "imagenet";
   double test_fraction = 0.2;
   int64_t split_seed = 0;
@@ -29,6 +30,8 @@ inline constexpr std::array kImageDataParams{
                                         "that cannot be decoded: raise, skip or substitute"),
     param<&ImageDataOptions::keep_damaged>("keep_damaged",
                                            "take JPEGs whose data are damaged, as Pillow does"),
+    param<&ImageDataOptions::decode>(
+        "decode", "exact, or fast: large JPEGs at 1/2, 1/4 or 1/8, and other pixels; with size"),
     param<&ImageDataOptions::normalize>("normalize", "by mean and deviation of imagenet, or none"),
     param<&ImageDataOptions::test_fraction>(
         "test_fraction", "held out of each class where no test samples are said"),
@@ -66,6 +69,11 @@ constexpr auto joined_params(const std::array<Param, N>& own, std::index_sequenc
 template <class Options, size_t N>
 constexpr auto with_image_params(const std::array<Param, N>& own) {
   return detail::joined_params<Options>(own, std::make_index_sequence<kImageDataParams.size()>());
+}
+
+/// ImageOptions::least_side for these options: their size where they say decode=fast, else 0.
+inline int64_t least_side_of(const ImageDataOptions& options) {
+  return options.decode == "fast" ? options.size : 0;
 }
 
 /// Throws a usage error of a parameter of `owner`, "dataset folder", for a value without sense.

@@ -180,7 +180,44 @@ TEST_F(DataInfo, SplitsAFolderOfClassFolders) {
       {{"data", "split", data, "-o", out + "2", "--ratio", "0.5"}, "two shares"},
       {{"data", "split", data, "-o", out + "2", "--ratio", "0.5,0.6"}, "which add up to 1"},
       {{"data", "split", data, "-o", out + "2", "--ratio", "0.5,half"}, "numbers with commas"},
+      {{"data", "split", data, "-o", out + "2", "--shard-size", "1MiB"}, "tar:PATTERN"},
       {{"data", "split", data, "-o", out + "2", "--seed", "-1"}, "0 or more"}};
+  for (const auto& [words, text] : refused) {
+    Launched again(words);
+    EXPECT_EQ(again.wait().code, 2) << text;
+    EXPECT_THAT(again.err(), HasSubstr(text));
+  }
+  EXPECT_FALSE(fs::exists(out + "2"));
+}
+
+TEST_F(DataInfo, SplitsTarShards) {
+  test::TarFile shard;
+  for (int i = 0; i < 10; ++i)
+    shard.sample("x/" + std::to_string(i),
+                 test::source_path("tests/golden/images/input/grey.jpg"),
+                 i < 8 ? "cat" : "dog");
+  shard.add("README", "of whom?").write(folder_.path() / "in/all.tar");
+  const std::string data = "tar:" + (folder_.path() / "in/all.tar").string();
+  const std::string out = (folder_.path() / "divided").string();
+  Launched split({"data", "split", data, "-o", out, "--ratio", "0.5,0.5"});
+  EXPECT_EQ(split.wait().code, 0) << split.err();
+  EXPECT_THAT(split.out(), HasSubstr(out + ": 10 samples in 2 classes, 2 shards"));
+  EXPECT_THAT(split.out(), HasSubstr("| cat     |       4 |     4 |"));
+  EXPECT_THAT(split.out(), HasSubstr("| dog     |       1 |     1 |"));
+  EXPECT_THAT(split.err(), HasSubstr("1 file that is part of none of these samples is left out"));
+  Launched info({"data", "info", "tar:" + out});
+  EXPECT_EQ(info.wait().code, 0) << info.err();
+  EXPECT_THAT(info.out(), HasSubstr("train: 5 samples in 2 classes"));
+  EXPECT_THAT(info.out(), HasSubstr("test: 5 samples in 2 classes"));
+  const std::string folder = "tar:" + (folder_.path() / "in").string();
+  const std::pair<std::vector<std::string>, const char*> refused[] = {
+      {{"data", "split", data, "-o", out}, "nothing is overwritten"},
+      {{"data", "split", "tar:" + out, "-o", out + "2"}, "they are not divided yet"},
+      {{"data", "split", folder, "-o", (folder_.path() / "in/new").string()}, "are apart"},
+      {{"data", "split", data, "-o", out + "2", "--copy"}, "new shards are always copies"},
+      {{"data", "split", data, "-o", out + "2", "--shard-size", "1KiB"}, "fits into one"},
+      {{"data", "split", data, "-o", out + "2", "--shard-size", "1GB"}, "--shard-size 512MiB"},
+      {{"data", "split", data, "-o", out + "2", "--shard-size", "0"}, "--shard-size 512MiB"}};
   for (const auto& [words, text] : refused) {
     Launched again(words);
     EXPECT_EQ(again.wait().code, 2) << text;
@@ -239,6 +276,24 @@ TEST_F(DataInfo, ASplitAtTheLimitOfAFilesSizeSaysSoAndLeavesNothing) {
   EXPECT_EQ(split.wait().code, 1);
   EXPECT_THAT(split.err(), HasSubstr("EFBIG"));
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), {}), 1) << "pets";
+}
+
+// colour_420.jpg has 29 rows of 37 pixels: halves are 15 and 19.
+TEST_F(DataInfo, SaysWhatIsDecodedSmaller) {
+  put("cat/0.jpg", "colour_420.jpg");
+  put("cat/1.png", "colour8.png");
+  Launched exact({"data", "info", spec() + ",size=14"});
+  EXPECT_EQ(exact.wait().code, 0);
+  EXPECT_THAT(exact.out(), Not(HasSubstr("decode ")));
+  Launched fast({"data", "info", spec() + ",size=14,decode=fast"});
+  EXPECT_EQ(fast.wait().code, 0) << fast.err();
+  EXPECT_THAT(fast.out(),
+              HasSubstr("decode   fast: 1 JPEG at 1/2, 1/4 or 1/8, with both sides 14 or more"));
+  Launched as_json({"data", "info", spec() + ",size=15,decode=fast", "--json"});
+  EXPECT_EQ(as_json.wait().code, 0);
+  const Json split = parse_json(as_json.out(), "stdout").at("splits").at(0);
+  EXPECT_EQ(split.at("decode"), "fast");
+  EXPECT_EQ(split.at("jpegs_decoded_smaller"), 0) << "29 is less than twice 15";
 }
 
 // As `muster train` does.

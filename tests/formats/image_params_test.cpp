@@ -24,6 +24,7 @@ const ParamValues kSaid{{"path", "here"},
                         {"size", "32"},
                         {"bad_files", "skip"},
                         {"keep_damaged", "true"},
+                        {"decode", "fast"},
                         {"normalize", "none"},
                         {"test_fraction", "0.25"},
                         {"split_seed", "7"}};
@@ -32,6 +33,8 @@ void expect_said(const ImageDataOptions& options) {
   EXPECT_EQ(options.size, 32);
   EXPECT_EQ(options.bad_files, "skip");
   EXPECT_TRUE(options.keep_damaged);
+  EXPECT_EQ(options.decode, "fast");
+  EXPECT_EQ(least_side_of(options), 32);
   EXPECT_EQ(options.normalize, "none");
   EXPECT_EQ(options.test_fraction, 0.25);
   EXPECT_EQ(options.split_seed, 7);
@@ -60,6 +63,10 @@ TEST(ImageParams, AreShownFromThemAndHaveTheirDefaults) {
   const auto size = std::ranges::find(kFolderDataParams, "size", &Param::name);
   ASSERT_NE(size, kFolderDataParams.end());
   EXPECT_EQ(size->default_value(), "0");
+  const auto decode = std::ranges::find(kFolderDataParams, "decode", &Param::name);
+  ASSERT_NE(decode, kFolderDataParams.end());
+  EXPECT_EQ(decode->default_value(), "exact");
+  EXPECT_EQ(least_side_of(folder_data_options({{"path", "here"}, {"size", "32"}}, {})), 0);
 }
 
 TEST(ImageParams, WithoutSenseAreRefusedByTheirOwner) {
@@ -69,6 +76,8 @@ TEST(ImageParams, WithoutSenseAreRefusedByTheirOwner) {
   EXPECT_THAT(refused("bad_files", "mend"),
               HasSubstr("dataset folder parameter \"bad_files\": raise, skip or substitute"));
   EXPECT_THAT(refused("normalize", "cifar"), HasSubstr("\"normalize\": imagenet or none"));
+  EXPECT_THAT(refused("decode", "quick"), HasSubstr("\"decode\": exact or fast"));
+  EXPECT_THAT(refused("decode", "fast"), HasSubstr("\"decode\": fast needs the size"));
   EXPECT_THAT(refused("test_fraction", "1"), HasSubstr("\"test_fraction\": above 0, below 1"));
   EXPECT_THAT(refusal_of([] {
                 tar_data_options({{"path", "here"}, {"normalize", "cifar"}}, {});

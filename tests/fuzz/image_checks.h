@@ -48,6 +48,11 @@ inline void check_image(std::span<const uint8_t> file, bool keep_damaged) {
   require(whole->height == header.height && whole->width == header.width,
           "the size is the header's");
   require(whole->height * whole->width <= kMostPixels, "the limit holds");
+  formats::ImageOptions smaller = options;
+  smaller.least_side = 1 + std::min(whole->height, whole->width) / 5;
+  const auto small = decoded([&] { return formats::decode_image(file, "fuzz", smaller); });
+  require(small.has_value(), "what decodes does so at a part of its size, too");
+  require(small->height <= whole->height && small->width <= whole->width, "it is no larger");
   const formats::ImageRegion region = region_within(*whole, file);
   const auto part = decoded([&] { return formats::decode_image(file, "fuzz", region, options); });
   require(part.has_value(), "a part of what decodes does, too");

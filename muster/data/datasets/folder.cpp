@@ -43,7 +43,8 @@ std::shared_ptr<const Dataset> open_folder(const DatasetRequest& request) {
   const auto options = formats::folder_data_options(request.params, request.data_dir);
   ImageFolderOptions images{.size = options.size,
                             .bad_files = bad_files_of(options.bad_files).value(),
-                            .decoding = {.keep_damaged = options.keep_damaged}};
+                            .decoding = {.keep_damaged = options.keep_damaged,
+                                         .least_side = formats::least_side_of(options)}};
   if (options.normalize == "none") {
     images.mean.clear();
     images.standard_deviation.clear();

@@ -38,7 +38,8 @@ std::shared_ptr<const LabelledImages> as_images(const TarDataOptions& options, F
   LabelledImagesOptions images{.name = name,
                                .size = options.size,
                                .bad_files = bad_files_of(options.bad_files).value(),
-                               .decoding = {.keep_damaged = options.keep_damaged},
+                               .decoding = {.keep_damaged = options.keep_damaged,
+                                            .least_side = formats::least_side_of(options)},
                                .learned = json_of_classes(found.classes),
                                .remarks = formats::remarks_of(found.index)};
   if (options.normalize == "none") {

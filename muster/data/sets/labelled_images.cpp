@@ -109,6 +109,13 @@ class LabelledImages::Pixels final : public Dataset, private ImageParts {
     check_image_options(options_);
     kept_.resize(images_->size());
     std::iota(kept_.begin(), kept_.end(), 0);
+    if (options_.decoding.least_side > 0)
+      remarks_.push_back(
+          concat("JPEGs in ",
+                 images_->place(),
+                 " are decoded at 1/2, 1/4 or 1/8 where both sides stay ",
+                 options_.decoding.least_side,
+                 " or more (decode=fast): their pixels are not those of the whole image, resized"));
     if (options_.bad_files == BadFiles::kSkip) skip_bad_files();
     if (!images_->has_labels()) return;
     std::vector<int64_t> labels;
@@ -169,7 +176,7 @@ class LabelledImages::Pixels final : public Dataset, private ImageParts {
   /// Whether a file is bad hangs on all of it, where one that is has a substitute.
   const ImageParts* image_parts() const override {
     const bool is_same = is_by_sample() && options_.bad_files != BadFiles::kSubstitute &&
-                         !options_.decoding.keep_damaged;
+                         !options_.decoding.keep_damaged && options_.decoding.least_side == 0;
     return is_same ? this : nullptr;
   }
   const std::vector<size_t>& kept() const { return kept_; }

@@ -64,6 +64,12 @@ std::optional<ImageFormat> image_format(std::span<const uint8_t> file) {
   return std::nullopt;
 }
 
+int64_t jpeg_shrink(int64_t height, int64_t width, int64_t least_side) {
+  if (least_side <= 0) return 1;
+  const int64_t most = std::min(height, width) / least_side;
+  return most >= 8 ? 8 : most >= 4 ? 4 : most >= 2 ? 2 : 1;
+}
+
 Image decode_image(std::span<const uint8_t> file,
                    std::string_view name,
                    const ImageOptions& options) {

@@ -55,7 +55,15 @@ struct ImageOptions {
   /// Pillow and torchvision pass on without a word. False: it is refused. True: as they do, and
   /// Image::complaint says what is wrong.
   bool keep_damaged = false;
+  /// Above 0: a JPEG that is decoded whole is decoded at 1/jpeg_shrink() of its size, which is faster, and gives other
+  /// pixels than resizing it does. Nothing changes for a region, and for PNG.
+  int64_t least_side = 0;
 };
+
+/// 8, 4, 2 or 1: the greatest with which both sides, divided by it, are still `least_side` or more, as Pillow's
+/// Image.draft(None, (least_side, least_side)) has it. Sides of the image are then rounded up: 1,001 becomes 126.
+/// 1 for a least side of 0. Pure.
+int64_t jpeg_shrink(int64_t height, int64_t width, int64_t least_side);
 
 /// By its first bytes, not by its name; nothing if it is of another kind.
 std::optional<ImageFormat> image_format(std::span<const uint8_t> file);

@@ -72,7 +72,8 @@ class JpegFile : private LibrarySteps<JpegFile> {
   }
 
   Image decode() {
-    const ImageHeader header = read_header();
+    ImageHeader header = read_header();
+    if (!request_.region) shrink(header);
     const ImageRegion region = region_of(request_, header);
     info_.out_color_space = is_cmyk() ? JCS_CMYK : JCS_RGB;
     info_.dct_method = JDCT_ISLOW;
@@ -90,6 +91,15 @@ class JpegFile : private LibrarySteps<JpegFile> {
   enum class Fault { kNone, kLibrary, kDamage, kCutShort, kTooManyScans };
 
   static JpegFile& of(j_common_ptr info) { return *static_cast<JpegFile*>(info->client_data); }
+
+  /// What is asked for of libjpeg, whose transforms then give blocks of 4, 2 or 1 pixels of a side.
+  void shrink(ImageHeader& header) {
+    const int64_t by = jpeg_shrink(header.height, header.width, request_.options.least_side);
+    info_.scale_num = 1;
+    info_.scale_denom = static_cast<unsigned>(by);
+    header.height = (header.height + by - 1) / by;
+    header.width = (header.width + by - 1) / by;
+  }
 
   // What libjpeg calls. ---------------------------------------------------------------------------
 

@@ -127,6 +127,7 @@ TarReader::TarReader(const ByteSource& bytes, std::string name)
 
 bool TarReader::next(TarMember& member) {
   Extended extended = global_;
+  int64_t begin = at_;
   for (bool is_extended = false;; is_extended = true) {
     const std::string header(header_at(at_));  // the window moves
     if (is_zero(header)) {
@@ -157,9 +158,11 @@ bool TarReader::next(TarMember& member) {
       case 'g':
         read_records(extension("global header", *size), global_);
         extended = global_;
+        begin = at_;
         continue;
       default:
         take_member(header, extended, member);
+        member.begin = begin;
         return true;
     }
   }
@@ -192,7 +195,8 @@ void TarReader::take_member(std::string_view header, const Extended& extended, T
                          bytes_.size() - member.offset),
                   "get the archive again from where it came");
   }
-  at_ = member.offset + in_blocks(member.size);
+  at_ = member.end = member.offset + in_blocks(member.size);
+  member.has_globals = global_.says_more;
   ++members_;
 }
 
@@ -230,6 +234,7 @@ void TarReader::read_records(std::string_view records, Extended& into) const {
       refuse(at_, "the extended header in front is made of records LENGTH KEY=VALUE");
     const std::string_view key = record.substr(blank + 1, equals - blank - 1);
     const std::string_view value = record.substr(equals + 1, record.size() - equals - 2);
+    into.says_more = into.says_more || key != "comment";
     if (key == "path") {
       into.name = value.substr(0, value.find_last_not_of('/') + 1);
     } else if (key == "size") {

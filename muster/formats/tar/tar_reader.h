@@ -21,9 +21,12 @@ enum class TarKind {
 struct TarMember {
   std::string name;  ///< bytes, as they stand in the archive
   TarKind kind = TarKind::kFile;
+  int64_t begin = 0;   ///< of the first header that is about it alone
   int64_t header = 0;  ///< where its own header is, behind those that extend it
   int64_t offset = 0;  ///< of its contents
   int64_t size = 0;    ///< of its contents
+  int64_t end = 0;  ///< of its last block: [begin, end) is the member in another archive, too …
+  bool has_globals = false;  ///< … unless a global header before it says more than a comment
 };
 
 /// "x.tar: member cat/1.jpg at offset 512".
@@ -56,6 +59,7 @@ class TarReader {
     std::optional<std::string> name;
     std::optional<int64_t> size;
     bool is_sparse = false;
+    bool says_more = false;  // than a comment
   };
 
   std::string_view window(int64_t offset, int64_t size);

@@ -60,6 +60,14 @@ Counters device_counters(c10::Device device) {
           .requested = stats.requested_bytes[kAll].current};
 }
 
+int64_t waiting_bytes(c10::Device device) {
+  c10::DeviceAllocator& allocator = caching_allocator(device);
+  if (!allocator.initialized()) return 0;
+  const auto stats = allocator.getDeviceStats(device.index());
+  constexpr size_t kAll = 0;  // StatType::AGGREGATE
+  return stats.active_bytes[kAll].current - stats.allocated_bytes[kAll].current;
+}
+
 void reset_device_peak(c10::Device device) {
   c10::DeviceAllocator& allocator = caching_allocator(device);
   if (allocator.initialized()) allocator.resetPeakStats(device.index());

@@ -22,6 +22,10 @@ struct Counters {
 /// Throws an environment error where the device has no such allocator, the CPU among them.
 Counters device_counters(c10::Device device);
 
+/// Of the same allocator: bytes of blocks that are freed and not free for others yet, since streams
+/// that record_stream() named may still use them. Throws as device_counters().
+int64_t waiting_bytes(c10::Device device);
+
 /// `peak` of device_counters() is what is live now.
 void reset_device_peak(c10::Device device);
 

@@ -15,13 +15,15 @@ enum class LeakKind : uint8_t {
   kGraph,            ///< graphs of earlier iterations
   kTensors,          ///< handles: a list, a cache, a queue, a cycle of shared_ptr
   kHeap,             ///< memory that is not LibTorch's allocator's
+  kWaiting,          ///< of the module's device: freed, and kept for other streams (record_stream)
   kEvaluationGraph,  ///< no growth: graphs that an evaluation builds for nothing (NoGradGuard)
 };
 
 struct LeakFinding {
   LeakKind kind = LeakKind::kTensors;
-  double bytes_per_iteration = 0;   ///< of CPU blocks, for kHeap of the heap; 0 of
-                                    ///< kEvaluationGraph
+  double bytes_per_iteration =
+      0;  ///< of CPU blocks, for kHeap of the heap, for kWaiting of the device; 0 of
+          ///< kEvaluationGraph
   double blocks_per_iteration = 0;  ///< how many more blocks live
   double nodes_per_iteration = 0;  ///< how many more nodes of graphs live, or are built for nothing
   std::string scope;               ///< in which most of the bytes were allocated; "" outside
@@ -67,6 +69,11 @@ struct LeakOptions {
 // fills for longer than the window, or a list that an epoch longer than that empties at its end,
 // looks like a leak while it grows: it is said to be one unless its scope says what it may grow to
 // (GrowsTo).
+//
+// On a device blocks that were freed stay taken until the streams that record_stream() named have come
+// to where they were freed. A stream that falls behind further with each iteration piles them up, and
+// no handle is left to find: their bytes at each end tell, where they grow as a heap has to. A stream
+// that is a few iterations behind, and stays so, is silent.
 //
 // Graphs are found by their nodes (Note [Node census]), with the same test on their number. If they
 // grow, blocks that operators made under gradients are theirs, and what ties them is told by

@@ -5,6 +5,9 @@
 #include <cstdint>
 #include <iterator>
 
+#include "muster/base/error.h"
+#include "muster/memory/allocator/counters.h"
+
 namespace muster::memory {
 namespace {
 
@@ -130,6 +133,18 @@ void Survey::survey_evaluations() {
   }
 }
 
+void Survey::survey_device(const torch::nn::Module& module, size_t window) {
+  for (const at::Tensor& parameter : module.parameters()) {
+    if (!parameter.defined() || parameter.is_cpu()) continue;
+    try {
+      waiting.add(waiting_bytes(parameter.device()), window);
+      device = parameter.device().str();
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): a device that does not count
+    }
+    return;
+  }
+}
+
 void Survey::add(const IterationMemory& memory,
                  const torch::nn::Module& module,
                  size_t window,
@@ -144,6 +159,7 @@ void Survey::add(const IterationMemory& memory,
   survey_blocks(memory_iteration(), window);
   survey_nodes(memory_iteration(), window);
   heap.add(memory.other_heap_bytes, window);
+  survey_device(module, window);
   earlier_nodes_run.add(backward.of_earlier_iterations, window);
   if (!chains.empty()) ++chained_ends;
   for (const ChainedOperator& chain : chains) chained[{chain.scope, chain.op}] += chain.count;

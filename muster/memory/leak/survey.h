@@ -86,6 +86,9 @@ struct Survey {
   std::map<uint32_t, NodeGroup> nodes;  ///< by scope
   NodeGroup all_nodes;
   Series heap;
+  Series
+      waiting;  ///< waiting_bytes() of the device that the module's first parameter off the CPU is on
+  std::string device;  ///< which one, or empty
   // Of old nodes, at the last end:
   int64_t old_nodes = 0, old_in_backward = 0, old_in_evaluation = 0;
   std::vector<GraphEnd> graph_ends;  ///< most graphs first
@@ -109,6 +112,7 @@ struct Survey {
   void survey_blocks(uint32_t iteration, size_t window);
   void survey_nodes(uint32_t iteration, size_t window);
   void survey_evaluations();
+  void survey_device(const torch::nn::Module& module, size_t window);
 
   std::vector<int64_t> run_before_ = nodes_run_by_scope();
   std::map<uint32_t, int64_t> evaluated_before_;  // by scope

@@ -307,5 +307,38 @@ TEST_F(ImageFolderTest, OptionsThatMakeNoSenseAreRefused) {
               HasSubstr("above 0"));
 }
 
+// Both JPEGs of apple and plum are 37 x 29: at size 9 they are decoded at 1/2, 15 x 19.
+TEST_F(ImageFolderTest, DecodesSmallerWhereItIsTold) {
+  const ImageFolder exact(root(), {.size = 9});
+  const ImageFolder fast(root(), {.size = 9, .decoding = {.least_side = 9}});
+  EXPECT_TRUE(exact.remarks().empty());
+  ASSERT_EQ(fast.remarks().size(), 1U);
+  EXPECT_THAT(fast.remarks()[0], HasSubstr("(decode=fast)"));
+  EXPECT_EQ(fast.fingerprint(), exact.fingerprint());
+  const std::vector<int64_t> all = all_of_folder(exact);
+  const auto pixels = [&](const ImageFolder& images) {
+    return images.before_normalising()->get(all)["data"].to(at::kInt);
+  };
+  const at::Tensor whole = pixels(exact), small = pixels(fast);
+  ASSERT_EQ(whole.sizes(), small.sizes());
+  EXPECT_TRUE(whole[1].equal(small[1])) << "a PNG";
+  EXPECT_FALSE(whole[0].equal(small[0]));
+  const auto file = formats::read_image(root() / "apple/0.jpg", {.least_side = 9});
+  ASSERT_EQ(file.height, 15);
+  ASSERT_EQ(file.width, 19);
+  const at::Tensor decoded =
+      torch::from_blob(file.pixels.get(), {15, 19, 3}, torch::kByte).permute({2, 0, 1});
+  const at::Tensor resized =
+      at::_upsample_bilinear2d_aa(decoded.unsqueeze(0), {9, 9 * 19 / 15}, /*align_corners=*/false);
+  EXPECT_TRUE(resized.squeeze(0).narrow(2, 1, 9).to(at::kInt).equal(small[0]));
+}
+
+// Parts of images are cut from whole ones.
+TEST_F(ImageFolderTest, OfOtherSizesIsNotCutWhereItDecodesSmaller) {
+  EXPECT_NE(ImageFolder(root()).before_normalising()->image_parts(), nullptr);
+  const ImageFolder fast(root(), {.decoding = {.least_side = 9}});
+  EXPECT_EQ(fast.before_normalising()->image_parts(), nullptr);
+}
+
 }  // namespace
 }  // namespace muster::data
