@@ -154,7 +154,7 @@ TEST(Safetensors, RefusesWhatLibTorchCannotHold) {
   EXPECT_THAT(error_of([] {
                 tensor::to_safetensors({{{"w", torch::ones({1}, torch::kComplexDouble)}}, {}});
               }),
-              HasSubstr("no name in safetensors (got ComplexDouble)"));
+              HasSubstr("no name in safetensors (got complex128)"));
   EXPECT_THAT(error_of([] {
                 tensor::to_safetensors({{{"w", torch::ones({1})}, {"w", torch::ones({1})}}, {}});
               }),

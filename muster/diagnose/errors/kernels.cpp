@@ -155,7 +155,6 @@ constexpr Pattern kNoKernel[] = {{"no kernel image is available"},
                                  {"too old to be supported by"},
                                  {"only supports devices of CUDA"},
                                  {"requires compute capability"},
-                                 {"requires device with capability"},
                                  {"cuda capability", nullptr, Depth::kGuess},
                                  {"older gpu", nullptr, Depth::kGuess},
                                  {"too old", nullptr, Depth::kGuess}};

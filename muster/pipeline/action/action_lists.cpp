@@ -52,6 +52,13 @@ bool ActionLists::has_messages() const {
   });
 }
 
+bool ActionLists::splits_backward() const {
+  return std::ranges::any_of(ranks, [](const auto& actions) {
+    return std::ranges::any_of(
+        actions, [](const Action& a) { return a.kind == ActionKind::kBackwardInput; });
+  });
+}
+
 std::string to_csv(const ActionLists& lists) {
   std::string out;
   for (const auto& actions : lists.ranks) {
@@ -83,15 +90,18 @@ ActionLists parse_csv(std::string_view text) {
 }
 
 double HeldBytes::begin(const Action& action) {
-  if (action.kind == ActionKind::kForward) held_ += of(action).activation;
-  if (action.kind == ActionKind::kBackwardInput) held_ += of(action).caught;
-  return held_ + (is_compute(action.kind) ? of(action).work : 0);
+  const StageBytes& bytes = of(action);
+  if (action.kind == ActionKind::kForward) held_ += bytes.activation;
+  if (action.kind == ActionKind::kBackwardInput)
+    return held_ + bytes.input_rise.value_or(bytes.caught + bytes.work);
+  return held_ + (is_compute(action.kind) ? bytes.work : 0);
 }
 
 double HeldBytes::end(const Action& action) {
   const StageBytes& bytes = of(action);
   if (action.kind == ActionKind::kBackward) held_ -= bytes.activation;
-  if (action.kind == ActionKind::kBackwardInput) held_ -= bytes.activation - bytes.kept;
+  if (action.kind == ActionKind::kBackwardInput)
+    held_ += bytes.caught - (bytes.activation - bytes.kept);
   if (action.kind == ActionKind::kBackwardWeight) held_ -= bytes.kept + bytes.caught;
   return held_;
 }

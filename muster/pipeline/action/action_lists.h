@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +21,7 @@ struct ActionLists {
   std::vector<std::vector<Action>> ranks;  ///< by rank, in order
 
   bool has_messages() const;
+  bool splits_backward() const;  ///< into I and W
   bool operator==(const ActionLists&) const = default;
 };
 
@@ -35,8 +37,11 @@ ActionLists parse_csv(std::string_view text);
 struct StageBytes {
   double activation = 1;  ///< from the begin of F to the end of B or I
   double kept = 1;        ///< of these, what stays from the end of I to the end of W
-  double caught = 0;      ///< gradients, from the begin of I to the end of W
+  double caught = 0;      ///< gradients that I leaves, until the end of W
   double work = 0;        ///< while one of its actions runs, beside what is held
+  /// The most that I takes beside what is held when it begins, its work included: gradients are
+  /// left block by block. Nothing: `caught` and `work`, as if at once.
+  std::optional<double> input_rise = {};
   // Letters: what waits on this stage's rank until another stage takes it. See Note [Letters wait].
   double sent = 0;      ///< a copy of its output, from the end of F
   double gradient = 0;  ///< its input's gradient, from the end of B or I

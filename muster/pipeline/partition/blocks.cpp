@@ -61,7 +61,7 @@ StageTimes BlockSums::times(int64_t begin, int64_t end) const {
           .gradient_s = begin > 0 ? blocks_[b - 1].gradient_s : 0};
 }
 
-StageBytes BlockSums::bytes(int64_t begin, int64_t end, bool shares_input) const {
+StageBytes BlockSums::bytes(int64_t begin, int64_t end, const StageSetting& setting) const {
   const BlockCosts &b = before_[static_cast<size_t>(begin)], &e = before_[static_cast<size_t>(end)];
   const double ends = begin == end ? 0
                                    : blocks_[static_cast<size_t>(begin)].input_bytes +
@@ -70,17 +70,30 @@ StageBytes BlockSums::bytes(int64_t begin, int64_t end, bool shares_input) const
   // work has it already.
   const double came_in =
       begin == end || end == count() ? 0 : blocks_[static_cast<size_t>(end) - 1].gradient_bytes;
-  double work = 0;
-  for (int64_t i = begin; i < end; ++i)
-    work = std::max(work, blocks_[static_cast<size_t>(i)].work_bytes + (i + 1 < end ? came_in : 0));
+  double work = 0, caught = 0, rise = 0;  // caught: of the blocks from here on
+  for (int64_t i = end - 1; i >= begin; --i) {
+    const BlockCosts& block = blocks_[static_cast<size_t>(i)];
+    const double here = block.work_bytes + (i + 1 < end ? came_in : 0);
+    caught += block.caught_bytes;
+    work = std::max(work, here);
+    rise = std::max(rise, caught + here);
+  }
   const double shared =
-      shares_input && begin > 0 ? blocks_[static_cast<size_t>(begin) - 1].handed_bytes : 0;
-  return {.activation = std::max(0.0, e.activation_bytes - b.activation_bytes + ends - shared),
+      setting.shares_input && begin > 0 ? blocks_[static_cast<size_t>(begin) - 1].handed_bytes : 0;
+  const double activation = e.activation_bytes - b.activation_bytes + ends - shared +
+                            (begin == 0 && end > 1 && setting.splits_backward ? first_output() : 0);
+  return {.activation = std::max(0.0, activation),
           .kept = e.kept_bytes - b.kept_bytes,
           .caught = e.caught_bytes - b.caught_bytes,
           .work = work,
+          .input_rise = rise,
           .sent = begin == end ? 0 : blocks_[static_cast<size_t>(end) - 1].sent_bytes,
           .gradient = begin > 0 ? blocks_[static_cast<size_t>(begin) - 1].gradient_bytes : 0};
+}
+
+// See Note [The first stage].
+double BlockSums::first_output() const {
+  return blocks_[0].output_bytes > 0 && blocks_[1].input_bytes > 0 ? blocks_[0].handed_bytes : 0;
 }
 
 double BlockSums::parameter_bytes(int64_t begin, int64_t end) const {
@@ -88,8 +101,9 @@ double BlockSums::parameter_bytes(int64_t begin, int64_t end) const {
          before_[static_cast<size_t>(begin)].parameter_bytes;
 }
 
-bool shares_input(const Placement& placement, int64_t stage) {
-  return stage > 0 && !placement.crosses_after(stage - 1);
+StageSetting setting_of(const ActionLists& lists, int64_t stage, bool splits_backward) {
+  return {.shares_input = stage > 0 && !lists.placement.crosses_after(stage - 1),
+          .splits_backward = splits_backward};
 }
 
 std::vector<StageTimes> stage_times(const BlockSums& sums, const Split& split) {
@@ -110,9 +124,11 @@ std::vector<double> rank_bytes(const BlockSums& sums,
                                const ActionLists& lists,
                                const Simulator& simulator) {
   std::vector<StageBytes> bytes;
+  const bool splits_backward = lists.splits_backward();
   for (size_t s = 0; s < split.size(); ++s)
-    bytes.push_back(sums.bytes(
-        split[s], end_of(split, s, sums), shares_input(lists.placement, static_cast<int64_t>(s))));
+    bytes.push_back(sums.bytes(split[s],
+                               end_of(split, s, sums),
+                               setting_of(lists, static_cast<int64_t>(s), splits_backward)));
   std::vector<double> out = peak_bytes(lists, bytes, simulator.run(stage_times(sums, split)));
   for (size_t s = 0; s < split.size(); ++s) {
     const int64_t rank = lists.placement.rank_of(static_cast<int64_t>(s));

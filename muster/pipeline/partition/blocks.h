@@ -32,9 +32,22 @@ struct BlockCosts {
   double gradient_bytes = 0;  ///< of its output's gradient
 };
 
+// Note [The first stage]
+// A model's inputs are data, which need no gradient. Where a schedule splits the backward, that of the
+// first stage's input ends behind its first block: the output of that block is held until then, even
+// where neither it nor the next one keeps it.
+
 /// Where each stage begins: stage s has blocks first[s] … first[s+1]-1, the last one those to the
 /// end.
 using Split = std::vector<int64_t>;
+
+/// What a schedule makes of a stage.
+struct StageSetting {
+  /// With the stage before, on the same rank: what that one keeps as its output is what this one
+  /// keeps as its input, and counted there.
+  bool shares_input = false;
+  bool splits_backward = false;  ///< into I and W
+};
 
 /// Sums over blocks, for any stretch in constant time. Any thread.
 class BlockSums {
@@ -46,18 +59,18 @@ class BlockSums {
 
   /// Of a stage with blocks begin … end-1.
   StageTimes times(int64_t begin, int64_t end) const;
-  /// `shares_input`: with the stage before, on the same rank: what that one keeps as its output is
-  /// what this one keeps as its input, and counted there.
-  StageBytes bytes(int64_t begin, int64_t end, bool shares_input = false) const;
+  StageBytes bytes(int64_t begin, int64_t end, const StageSetting& setting = {}) const;
   double parameter_bytes(int64_t begin, int64_t end) const;
 
  private:
+  double first_output() const;
+
   std::vector<BlockCosts> blocks_;
   std::vector<BlockCosts> before_;  // sums of the blocks before each; one more than blocks
 };
 
-/// Whether the stage before is on the same rank.
-bool shares_input(const Placement& placement, int64_t stage);
+/// `splits_backward`: lists.splits_backward(), which looks through them all.
+StageSetting setting_of(const ActionLists& lists, int64_t stage, bool splits_backward);
 
 /// One StageTimes for each stage of the split.
 std::vector<StageTimes> stage_times(const BlockSums& sums, const Split& split);

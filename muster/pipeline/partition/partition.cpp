@@ -20,6 +20,7 @@ class Search {
         lists_(lists),
         options_(options),
         stages_(lists.placement.stages()),
+        splits_backward_(lists.splits_backward()),
         simulator_(lists),
         bounds_(sums, simulator_, lists) {}
 
@@ -48,7 +49,7 @@ class Search {
     for (size_t s = 0; s < split.size(); ++s) {
       const int64_t last = s + 1 < split.size() ? split[s + 1] : end;
       const auto stage = static_cast<int64_t>(s);
-      bytes[s] = sums_.bytes(split[s], last, shares_input(lists_.placement, stage));
+      bytes[s] = sums_.bytes(split[s], last, setting_of(lists_, stage, splits_backward_));
       held[static_cast<size_t>(lists_.placement.rank_of(stage))] +=
           sums_.parameter_bytes(split[s], last);
     }
@@ -161,6 +162,7 @@ class Search {
   const ActionLists& lists_;
   const PartitionOptions& options_;
   int64_t stages_;
+  bool splits_backward_;
   Simulator simulator_;
   StepBounds bounds_;
   Split split_;                    // cuts so far

@@ -58,7 +58,7 @@ TEST(WaitingFrees, ThatPileUpAreALeak) {
   EXPECT_GT(run.first_iteration, 0);
   EXPECT_LE(run.first_iteration, 30);
   EXPECT_EQ(run.finding.bytes_per_iteration, kBlockBytes);
-  EXPECT_THAT(run.finding.text(), HasSubstr("leak: +256.0 KiB/iteration, held by streams that"));
+  EXPECT_THAT(run.finding.text(), HasSubstr("leak: +256 KiB/iteration, held by streams that"));
   EXPECT_THAT(run.finding.text(), HasSubstr("record_stream()"));
 }
 

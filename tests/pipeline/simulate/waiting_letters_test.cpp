@@ -33,11 +33,11 @@ TEST(WaitingLetters, AGradientWaitsUntilTheStageBeforeIsFree) {
                        {{.forward_s = 3, .backward_s = 1}, {.forward_s = 1, .backward_s = 1}},
                        {{.activation = 10}, {.activation = 10, .gradient = 1}}),
               ElementsAre(30, 11));
-  // 1B0 3-4 and 1B1 4-5, 1F2 5-6; 0B0 takes the first at 4, 0B1 the second at 54.
+  // 1B0 3-4, 1B1 4-5, 1F2 5-6, 1B2 6-7; 0B0 takes the first at 4, 0B1 the second at 54, 0B2 the third.
   EXPECT_THAT(peaks_of("0F0,0F1,0F2,0B0,0B1,0B2\n1F0,1F1,1B0,1B1,1F2,1B2\n",
                        {{.forward_s = 1, .backward_s = 50}, {.forward_s = 1, .backward_s = 1}},
                        {{.activation = 10}, {.activation = 1, .gradient = 10}}),
-              ElementsAre(30, 11));
+              ElementsAre(30, 20));
 }
 
 TEST(WaitingLetters, ACopyOfAnOutputWaitsUntilTheNextStageReceivesIt) {
@@ -148,11 +148,43 @@ TEST(WaitingLetters, WhatTwoStagesOfOneRankHoldIsCountedOnce) {
                                                {.activation_bytes = 10, .handed_bytes = 4},
                                                {.activation_bytes = 10, .handed_bytes = 2},
                                                {.activation_bytes = 1}});
-  EXPECT_EQ(sums.bytes(2, 3, true).activation, 6);
-  EXPECT_EQ(sums.bytes(0, 1, true).activation, 1);
+  EXPECT_EQ(sums.bytes(2, 3, {.shares_input = true}).activation, 6);
+  EXPECT_EQ(sums.bytes(0, 1, {.shares_input = true}).activation, 1);
   const ActionLists lists =
       make_schedule("zbv", {.stages = 4, .ranks = 2, .micro_batches = 1}).lists;
   EXPECT_THAT(rank_bytes(sums, {0, 1, 2, 3}, lists), ElementsAre(2, 16));
+}
+
+// The gradients of I come one by one: where the loss takes most, those of the blocks before are not
+// there yet.
+TEST(StageBytes, TheBackwardOfTheInputTakesMostWhereWorkAndGradientsTogetherAreMost) {
+  const std::vector<BlockCosts> blocks{{.caught_bytes = 1, .work_bytes = 1},
+                                       {.caught_bytes = 4, .work_bytes = 2},
+                                       {.caught_bytes = 1, .work_bytes = 9}};
+  const StageBytes stage = BlockSums(blocks).bytes(0, 3);
+  EXPECT_EQ(stage.caught, 6);
+  EXPECT_EQ(stage.work, 9);
+  EXPECT_EQ(stage.input_rise, 10);  // 9 + 1 at the last block, 2 + 5, 1 + 6
+  // 0F0, 0I0: an activation of 0, and that.
+  EXPECT_THAT(peaks_of("0F0,0I0,0W0\n",
+                       {{}},
+                       {{.activation = 0, .kept = 0, .caught = 6, .work = 9, .input_rise = 10}}),
+              ElementsAre(15));  // at W: what was caught, and its work
+}
+
+// See Note [The first stage].
+TEST(StageBytes, TheFirstStageOfASplitBackwardHoldsTheOutputOfItsFirstBlock) {
+  const auto activation = [](double output, double input, bool splits) {
+    const BlockSums sums(
+        std::vector<BlockCosts>{{.activation_bytes = 5, .output_bytes = output, .handed_bytes = 3},
+                                {.activation_bytes = 7, .input_bytes = input},
+                                {.activation_bytes = 1}});
+    return sums.bytes(0, 2, {.splits_backward = splits}).activation;
+  };
+  EXPECT_EQ(activation(3, 3, true), 15);
+  EXPECT_EQ(activation(3, 3, false), 12);
+  EXPECT_EQ(activation(0, 3, true), 12);  // the first block keeps it
+  EXPECT_EQ(activation(3, 0, true), 12);  // the second one does
 }
 
 }  // namespace

@@ -55,7 +55,8 @@ TEST(RefusedDevice, OfOneRankEndsBothByItsName) {
   const DeviceRun refused = device_run(words, {"MUSTER_FAKE_BUSY=1"});
   EXPECT_EQ(refused.code, 1) << refused.err;
   EXPECT_THAT(refused.err, HasSubstr(std::string("error: rank 1: fake:1 ") + kBusy));
-  EXPECT_EQ(times(refused.err, "error: rank 1: fake:1"), 1U) << refused.err;
+  EXPECT_EQ(times(refused.err, "\n  | muster: error: rank 1: fake:1"), 1U) << refused.err;
+  EXPECT_EQ(times(refused.err, "error: rank 0"), 0U) << refused.err;
   expect_no_run_in(output);
   const DeviceRun later = device_run(words);
   EXPECT_EQ(later.code, 0) << later.err;

@@ -76,7 +76,8 @@ GpPosterior posterior_through(const std::vector<double>& targets) {
 }
 
 struct TwoObjectives {
-  GpPosterior first = posterior_through({0.3, -1.0, 1.2}), second = posterior_through({-0.5, 0.9, 0.1});
+  GpPosterior first = posterior_through({0.3, -1.0, 1.2}),
+              second = posterior_through({-0.5, 0.9, 0.1});
   FrontRows front = {{1.2, 0.1}, {-1.0, 0.9}, {0.3, 0.4}};
   std::vector<double> reference = {-1.5, -1};
   HypervolumeImprovement improvement{{&first, &second}, front, reference};
