@@ -40,7 +40,7 @@ PROGRAM = re.compile(rf"(?:[A-Z_]+='[^']*' |[A-Z_]+=\S+ )*"
                      rf"(?:{'|'.join(PROGRAMS.split())}|\S*build/bin/\S+|~/\S+|\./\S+|[a-z_]+=\S+)(?= |$)")
 INLINE = re.compile(r"`((?:build/bin/)?muster [^`]+)`")
 READ_ONLY = re.compile(r" --(?:help|explain|dry-run)\b|^muster (?:list|man|completion) [a-z-]+$|^muster data info \S|"
-                       r"^muster study (?:best|list) \S|^muster pipeline \S")
+                       r"^muster study (?:best|list) \S|^muster pipeline [a-z0-9]")
 LEFT_OPEN = re.compile(r"…|[<>\[\]|]|(?<![\w$./-])[A-Z]+(?!\w)")
 FILE = re.compile(r"\.(?:db|toml|csv|json|yaml|tar|pt|safetensors|png|jpe?g|txt)\b|/")
 LIMIT_S = 200  # of one command: what takes so long hangs

@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import stat
 import subprocess
+import tarfile
 import threading
 import time
 
@@ -105,6 +106,19 @@ def data(world):
     cut.write_bytes(cut.read_bytes()[:1500])
     rows = [f"{i},{4 + i % 3 + i % 7 / 10:.1f},{2 + i % 5 / 10:.1f},{'abc'[i % 3]}" for i in range(150)]
     world.write("flowers.csv", "\n".join(["id,length,width,species", *rows]) + "\n")
+    put_shard(world, "shards/a.tar")
+
+
+def put_shard(world, name):
+    """Samples of two classes that lie in folders: an image each."""
+    put_images(world, "in-shard", ("china", "flower"), 10)
+    folder = world.folder / "in-shard"
+    file = world.folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(file, "w") as shard:
+        for image in sorted(folder.rglob("*.jpg")):
+            shard.add(image, str(image.relative_to(folder)))
+    shutil.rmtree(folder)
 
 
 def photos(world):
