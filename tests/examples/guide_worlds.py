@@ -110,14 +110,17 @@ def data(world):
 
 
 def put_shard(world, name):
-    """Samples of two classes that lie in folders: an image each."""
+    """Samples of two classes: an image each, and the class's name."""
     put_images(world, "in-shard", ("china", "flower"), 10)
     folder = world.folder / "in-shard"
     file = world.folder / name
     file.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(file, "w") as shard:
         for image in sorted(folder.rglob("*.jpg")):
-            shard.add(image, str(image.relative_to(folder)))
+            label = image.with_suffix(".cls")
+            label.write_text(image.parent.name)
+            for member in (image, label):
+                shard.add(member, str(member.relative_to(folder)))
     shutil.rmtree(folder)
 
 
