@@ -12,7 +12,7 @@ namespace md = muster::data;
 namespace mt = muster::train;
 
 constexpr int64_t kNoise = 4;
-constexpr size_t kDiscriminator = 0, kGenerator = 1;
+constexpr size_t kGenerator = 1;  // the discriminator is 0
 
 torch::nn::Sequential layers(int64_t from, int64_t to) {
   return torch::nn::Sequential{
