@@ -19,8 +19,14 @@ fi
 rm -f "$header" "$header.sum"  # clang would begin with an old one
 "$clang" "$@" -Xclang -fno-pch-timestamp
 text=()
-for word; do
-  case $word in -o | "$header") ;; -c) text+=(-E -P) ;; *) text+=("$word") ;; esac
+while [ $# -gt 0 ]; do
+  case $1 in
+    -o | -MT | -MF) shift ;;
+    -MD) ;;
+    -c) text+=(-E -P) ;;
+    *) text+=("$1") ;;
+  esac
+  shift
 done
 rm -f "$header.tmp"
 mv "$header" "$header.tmp"  # else it would stand for the text
