@@ -34,7 +34,8 @@ struct PipelineWords {
   std::filesystem::path file, svg;
   int64_t ranks = 4, micro_batches = 8;
   std::optional<int64_t> stages;
-  double forward = 1, input = 1, weight = 1, transfer = 0, until = 0;
+  double forward = 1, input = 1, weight = 1, transfer = 0;
+  std::optional<double> until;
   bool csv = false, json = false;
 };
 
@@ -45,15 +46,18 @@ std::unique_ptr<CLI::App> pipeline_app(PipelineWords& words) {
                       "muster pipeline SCHEDULE [OPTIONS]");
   program::add_value(*app, "schedule", words.schedule, "see `muster list schedules`")
       ->type_name("SCHEDULE");
-  program::add_value(*app, "--ranks", words.ranks, "ranks, each with its device")
-      ->type_name("N")
-      ->capture_default_str();
-  program::add_value(
-      *app, "--stages", words.stages, "stages of the model [what suits the schedule]")
-      ->type_name("N");
-  program::add_value(*app, "--micro-batches", words.micro_batches, "parts of a batch")
-      ->type_name("N")
-      ->capture_default_str();
+  CLI::Option* ranks =
+      program::add_value(*app, "--ranks", words.ranks, "ranks, each with its device")
+          ->type_name("N")
+          ->capture_default_str();
+  CLI::Option* stages =
+      program::add_value(
+          *app, "--stages", words.stages, "stages of the model [what suits the schedule]")
+          ->type_name("N");
+  CLI::Option* micro_batches =
+      program::add_value(*app, "--micro-batches", words.micro_batches, "parts of a batch")
+          ->type_name("N")
+          ->capture_default_str();
   program::add_value(*app, "--forward-time", words.forward, "of a stage, for a micro-batch")
       ->type_name("TIME")
       ->capture_default_str();
@@ -68,13 +72,16 @@ std::unique_ptr<CLI::App> pipeline_app(PipelineWords& words) {
       ->capture_default_str();
   program::add_value(
       *app, "--file", words.file, "a schedule as CSV, a line of actions for each rank")
-      ->type_name("CSV");
-  program::add_value(
-      *app, "--svg", words.svg, "draw the step as a Gantt chart, too; PNG by its ending")
-      ->type_name("FILE");
+      ->type_name("CSV")
+      ->excludes(ranks, stages, micro_batches);  // the file says them
+  CLI::Option* svg =
+      program::add_value(
+          *app, "--svg", words.svg, "draw the step as a Gantt chart, too; PNG by its ending")
+          ->type_name("FILE");
   program::add_value(
       *app, "--until", words.until, "end of the chart's time axis, to compare charts")
-      ->type_name("TIME");
+      ->type_name("TIME")
+      ->needs(svg);
   CLI::Option* csv = app->add_flag("--csv", words.csv, "the actions instead of a drawing");
   app->add_flag("--json", words.json, "times instead of a drawing, as one JSON object")
       ->excludes(csv);
@@ -134,12 +141,17 @@ int run_pipeline_command(std::span<const std::string> args, program::Console& co
                                             .weight_s = words.weight,
                                             .activation_s = words.transfer,
                                             .gradient_s = words.transfer}));
+  if (words.until && !(*words.until >= timeline.step_s())) {
+    throw usage_error({.refused = "--until",
+                       .rule = concat("the axis holds the step, ", shortest(timeline.step_s())),
+                       .value = shortest(*words.until)});
+  }
   const std::string head = head_of(words, lists);
   if (!words.svg.empty())
     write_file_atomic(
         words.svg,
         pipeline::gantt_file(
-            timeline, {.title = head, .unit = "", .until_s = words.until}, words.svg));
+            timeline, {.title = head, .unit = "", .until_s = words.until.value_or(0)}, words.svg));
   if (words.csv || words.json) {
     console.out() << (words.csv ? pipeline::to_csv(lists) : to_json(timeline, lists).dump(2) + "\n")
                   << std::flush;

@@ -159,6 +159,12 @@ int64_t shard_bytes_in(const std::string& said) {
 }
 
 formats::TarSamples samples_to_divide(const SplitNote& note, const SplitDataOptions& options) {
+  for (const char* drawn : {"test_fraction", "split_seed"}) {
+    if (!options.data.params.contains(drawn)) continue;
+    throw usage_error({.refused = concat(drawn, " of tar shards that are divided"),
+                       .rule = "shares and draw are said by flags",
+                       .hint = "--ratio 0.8,0.1,0.1 --seed 0"});
+  }
   const auto said = formats::tar_data_options(options.data.params, options.data_dir);
   std::error_code ignored;
   if (fs::is_directory(said.path, ignored)) formats::require_apart(said.path, options.output);
@@ -176,6 +182,12 @@ formats::TarSamples samples_to_divide(const SplitNote& note, const SplitDataOpti
       formats::find_tar_samples(said, shards, std::nullopt, {.may_lack_labels = true});
   for (const std::string& remark : formats::remarks_of(found.index)) note(remark);
   formats::TarSamples samples = formats::list_tar_samples(found);
+  if (!samples.are_labelled && said.label != "auto") {
+    throw usage_error({.refused = concat("tar shards ", said.path),
+                       .rule = "samples have the member that says their class",
+                       .value = concat("none has label=", said.label),
+                       .hint = "without label= it is looked for: cls, or json"});
+  }
   if (!samples.are_labelled) note("no sample says a class: each part is drawn from all of them");
   if (samples.other_files > 0)
     note(concat(samples.other_files,

@@ -15,6 +15,7 @@
 #include "muster/program/line/shell_word.h"
 #include "muster/program/line/value.h"
 #include "muster/tune/run/study.h"
+#include "muster/tune/storage/storage.h"
 
 #include "cli/command.h"
 #include "cli/line/app.h"
@@ -89,10 +90,20 @@ tune::StudyOptions options_of(program::Console& console, bool suggests) {
           .note = [&console](const std::string& line) { console.note(line); }};
 }
 
-/// Why there is nothing to run now, where that is no matter of waiting.
-void say_given_up(tune::Study& study, const tune::StudySpec& spec, program::Console& console) {
+/// Why there is nothing to run now.
+void say_why_none(tune::StudyCore::Next::Kind kind,
+                  tune::Study& study,
+                  const tune::StudySpec& spec,
+                  program::Console& console) {
+  using Next = tune::StudyCore::Next;
   study.look([&](const tune::StudyCore& core) {
-    if (!core.has_given_up()) return;
+    if (!core.has_given_up()) {
+      console.note(kind == Next::kFinished ? "nothing to run: the study is over"
+                   : kind == Next::kHeld
+                       ? "nothing to run now: all that is left is paused by a user"
+                       : "nothing to run now: more may come when trials that run have ended");
+      return;
+    }
     console.error(concat("given up: ",
                          core.stop_reason(),
                          "\nhint: mend it, then `muster study restart ",
@@ -103,30 +114,35 @@ void say_given_up(tune::Study& study, const tune::StudySpec& spec, program::Cons
   });
 }
 
-/// Starts the next trial of the study; nothing if none can be started now.
-std::optional<Json> start_one(tune::Study& study,
-                              const tune::Space& space,
-                              bool elsewhere,
-                              std::function<void()>& think) {
-  return study.apply([&](tune::StudyCore& core, double now_s) -> std::optional<Json> {
+struct Asked {
+  std::optional<Json> trial;  ///< nothing: none can be started now
+  tune::StudyCore::Next::Kind kind = tune::StudyCore::Next::kStart;
+};
+
+/// Starts the next trial of the study.
+Asked start_one(tune::Study& study,
+                const tune::Space& space,
+                bool elsewhere,
+                std::function<void()>& think) {
+  return study.apply([&](tune::StudyCore& core, double now_s) -> Asked {
     auto next = core.next(now_s, /*asked=*/true, elsewhere, [](const std::string& checkpoint) {
       std::error_code error;
       return std::filesystem::exists(checkpoint, error);
     });
     think = std::move(next.think);
-    if (next.kind != tune::StudyCore::Next::kStart) return std::nullopt;
+    if (next.kind != tune::StudyCore::Next::kStart) return {.kind = next.kind};
     const tune::Trial& trial = core.trials()[static_cast<size_t>(next.trial)];
     Json json{{"attempt", trial.attempt},
               {"number", trial.number},
               {"params", tune::to_json(space, trial.values)}};
     if (!trial.checkpoint.empty()) json["resume_from"] = trial.checkpoint;
-    return json;
+    return {.trial = std::move(json)};
   });
 }
 
 /// The searcher thinks between transactions, so that others go on meanwhile; but if they are always
 /// faster, in one.
-std::optional<Json> ask_one(tune::Study& study, const tune::Space& space) {
+Asked ask_one(tune::Study& study, const tune::Space& space) {
   constexpr int kTries = 3;
   std::function<void()> think;
   for (int i = 0;; ++i) {
@@ -254,12 +270,12 @@ int study_ask(std::span<const std::string> args, program::Console& console) {
   const tune::StudySpec spec = study_of_file(flags.file, flags.storage);
   tune::Study study(spec, &tune::wall_clock_s, {}, options_of(console, /*suggests=*/true));
   for (int64_t i = 0; i < flags.count; ++i) {
-    const auto trial = patiently(spec, console, [&] { return ask_one(study, spec.space); });
-    if (!trial) {
-      say_given_up(study, spec, console);
+    const Asked asked = patiently(spec, console, [&] { return ask_one(study, spec.space); });
+    if (!asked.trial) {
+      say_why_none(asked.kind, study, spec, console);
       return i == 0 ? kFailed : kDone;
     }
-    console.out() << json_text(*trial) << '\n';
+    console.out() << json_text(*asked.trial) << '\n';
   }
   return kDone;
 }
@@ -296,6 +312,7 @@ int study_tell(std::span<const std::string> args, program::Console& console) {
   }
   flags.checkpoint = reported_checkpoint(flags.checkpoint);
   const tune::StudySpec spec = study_of_file(flags.file, flags.storage);
+  tune::require_study(spec.storage, spec.name);  // telling makes none
   tune::StudyOptions options = options_of(console, /*suggests=*/false);
   std::optional<tune::Study> opened(std::in_place, spec, &tune::wall_clock_s, nullptr, options);
   if (!knows_trial(*opened, flags.number)) {  // it is over: how, the log says

@@ -138,7 +138,11 @@ void PartialFolder::rename_to(const fs::path& target) {
   int status = ::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target.c_str(), RENAME_NOREPLACE);
   if (status != 0 && (errno == EINVAL || errno == ENOSYS))  // a file system that cannot do so
     status = ::rename(path_.c_str(), target.c_str());
-  if (status != 0) refuse_write(target, errno);
+  const int why = errno;
+  if (status != 0) {
+    if (why == EEXIST || why == ENOTEMPTY) require_absent(target);  // made by another meanwhile
+    refuse_write(target, why);
+  }
   path_.clear();
   sync_folder(folder_around(target));
 }
@@ -186,8 +190,8 @@ void require_apart(const fs::path& source, const fs::path& target) {
 void require_absent(const fs::path& target) {
   std::error_code ignored;
   if (fs::symlink_status(target, ignored).type() == fs::file_type::not_found) return;
-  throw usage_error({.refused = concat("folder ", target.string()),
-                     .rule = "it is not there yet: nothing is overwritten",
+  throw usage_error({.refused = concat("folder ", target.string(), " is there already"),
+                     .rule = "nothing is overwritten",
                      .hint = "remove it, or name another one"});
 }
 

@@ -18,7 +18,7 @@ void check_image_params(std::string_view owner, const ImageDataOptions& options)
                       "decode",
                       "fast needs the size that images are fitted to, as in size=224: how small "
                       "they may be decoded hangs on it",
-                      "no size");
+                      "size=0");
   check_test_fraction(owner, options.test_fraction);
 }
 

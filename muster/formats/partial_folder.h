@@ -21,7 +21,8 @@ class PartialFolder {
 
   const std::filesystem::path& path() const { return path_; }
 
-  /// On the disk when it returns, but for what its files hold.
+  /// On the disk when it returns, but for what its files hold. Throws a usage error if there is
+  /// something at `target` by now.
   void rename_to(const std::filesystem::path& target);
 
  private:

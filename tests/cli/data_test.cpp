@@ -215,6 +215,8 @@ TEST_F(DataInfo, SplitsTarShards) {
       {{"data", "split", "tar:" + out, "-o", out + "2"}, "they are not divided yet"},
       {{"data", "split", folder, "-o", (folder_.path() / "in/new").string()}, "are apart"},
       {{"data", "split", data, "-o", out + "2", "--copy"}, "new shards are always copies"},
+      {{"data", "split", data + ",split_seed=4", "-o", out + "2"}, "are said by flags"},
+      {{"data", "split", data + ",label=txt", "-o", out + "2"}, "none has label=txt"},
       {{"data", "split", data, "-o", out + "2", "--shard-size", "1KiB"}, "fits into one"},
       {{"data", "split", data, "-o", out + "2", "--shard-size", "1GB"}, "--shard-size 512MiB"},
       {{"data", "split", data, "-o", out + "2", "--shard-size", "0"}, "--shard-size 512MiB"}};

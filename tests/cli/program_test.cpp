@@ -161,6 +161,25 @@ TEST(Pipeline, RefusesTimesThatDoNotAddUpAndTwoFormsOfOutput) {
   EXPECT_THAT(both.err(), HasSubstr("--json"));
 }
 
+TEST(Pipeline, RefusesWhatWouldChangeNothing) {
+  const test::Folder folder;
+  const std::string svg = folder.path() / "step.svg", csv = folder.path() / "order.csv";
+  write_file_atomic(csv, "0F0,0B0\n1F0,1B0\n");
+  const std::vector<std::string> step{"pipeline", "gpipe", "--ranks", "2", "--micro-batches", "1"};
+  const auto refused = [](std::vector<std::string> words, const std::vector<std::string>& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    Launched muster(words);
+    EXPECT_EQ(muster.wait().code, 2);
+    return muster.err();
+  };
+  EXPECT_THAT(refused(step, {"--svg", svg, "--until", "5"}),
+              HasSubstr("--until: the axis holds the step, 6 (got 5)"));
+  EXPECT_THAT(refused(step, {"--svg", svg, "--until", "-3"}), HasSubstr("(got -3)"));
+  EXPECT_THAT(refused(step, {"--until", "9"}), HasSubstr("--svg"));
+  EXPECT_THAT(refused({"pipeline", "--file", csv}, {"--ranks", "2"}), HasSubstr("--ranks"));
+  EXPECT_FALSE(std::filesystem::exists(svg));
+}
+
 TEST(Pipeline, ReadsWhatItWritesAndNamesTheFault) {
   const test::Folder folder;
   Launched written({"pipeline", "zbv", "--ranks", "2", "--csv"});

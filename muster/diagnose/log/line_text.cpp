@@ -161,11 +161,15 @@ bool is_quantity(std::string_view line, size_t at, size_t end) {
 
 }  // namespace
 
-bool speaks_of_failure(std::string_view line) {
-  // The names of tests that went well.
-  for (const std::string_view good : {" OK ]", "[ RUN ", "PASSED"}) {
-    if (line.find(good) != line.npos) return false;
+bool names_good_test(std::string_view line) {
+  for (const std::string_view good : {" OK ]", "[ RUN ", "PASSED", "..   Passed ", "... Passed "}) {
+    if (line.find(good) != line.npos) return true;
   }
+  return false;
+}
+
+bool speaks_of_failure(std::string_view line) {
+  if (names_good_test(line)) return false;
   constexpr std::array<std::string_view, 12> kWords{"Error",
                                                     "error:",
                                                     "ERROR",

@@ -30,6 +30,10 @@ LinePrefix line_prefix(std::string_view line);
 /// "[W socket.cpp:401]", "W0514 …", "WARNING:", "UserWarning:", "[WARNING]".
 bool is_warning_line(std::string_view line);
 
+/// Whether the line says that a test begins or went well, in the words of GoogleTest, pytest or CTest: what
+/// it is called may be any trouble.
+bool names_good_test(std::string_view line);
+
 /// Whether the line speaks of a failure at all: "error", "exception", "what():", "fatal"; a measured
 /// or counted thing ("error: 0.12", "0 failed") and a test that passed are none.
 bool speaks_of_failure(std::string_view line);

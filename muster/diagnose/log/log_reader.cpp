@@ -191,6 +191,7 @@ void LogReader::State::piece_of_line(std::string_view raw) {
   if (text.find("\xe2\x80") != std::string_view::npos) text = clean = with_plain_quotes(text);
   // "what():  " and "RuntimeError:" may be all of a line; what they announce is on the next.
   const bool is_announced = std::exchange(error_goes_on, announces_error(text));
+  if (names_good_test(text)) return;
   size_t best_row = kNobody;
   Depth best_depth = Depth::kAsRow;
   Closeness best;

@@ -286,9 +286,10 @@ FitResult Trainer::run() {
       break;
     }
   }
-  if (stops_early()) log_.note(early_stop_line(plan_, best_, best_step_));
+  const bool stops = stops_early() && !is_complete();
+  if (stops) log_.note(early_stop_line(plan_, best_, best_step_));
   hear_all();
-  if (time_is_over_ && !is_complete()) log_.note(time_limit_line(plan_, position_));
+  if (time_is_over_ && !stops && !is_complete()) log_.note(time_limit_line(plan_, position_));
   if (!result.interrupted) {
     tell_end_inside_epoch();
     end_inside_epoch();

@@ -164,6 +164,7 @@ void count_batches(FitOptions& options, FitNumbers& numbers) {
   numbers.batch_per_rank =
       share_of_batch(options.batch_size, numbers.world_size / numbers.ranks_per_replica);
   count_steps(options, numbers);
+  check_least_and_most(options, numbers);
   numbers.schedule_steps = numbers.total_steps;
   numbers.schedule_epochs = options.epochs;
   if (options.fast_dev_run) {
@@ -316,7 +317,6 @@ FitNumbers resolve_fit(FitOptions& options,
                        const SplitFacts& splits,
                        const std::vector<Metric>& metrics) {
   check_options(options);
-  check_least_and_most(options);
   limit_to_overfit(options);
   FitNumbers numbers;
   numbers.train_samples = splits.train;

@@ -43,10 +43,16 @@ void limit_to_overfit(FitOptions& options) {
   if (options.limit_val_batches != 0) limit("--limit-val-batches", options.limit_val_batches);
 }
 
-void check_least_and_most(const FitOptions& options) {
+void check_least_and_most(const FitOptions& options, const FitNumbers& numbers) {
   at_most("--min-epochs", options.min_epochs, options.epochs, " of --epochs");
   if (options.max_steps > 0)
     at_most("--min-steps", options.min_steps, options.max_steps, " of --max-steps");
+  at_most("--min-steps", options.min_steps, numbers.total_steps, " steps of all epochs");
+  if (numbers.steps_per_epoch > 0)
+    at_most("--min-epochs",
+            options.min_epochs,
+            numbers.total_steps / numbers.steps_per_epoch,
+            " whole epochs within --max-steps");
 }
 
 void check_validation(const FitOptions& options, const FitNumbers& numbers) {
@@ -59,14 +65,16 @@ void check_validation(const FitOptions& options, const FitNumbers& numbers) {
   }
   const bool scheduled = optim::schedules().at(numbers.schedule_name).needs_metric;
   if (options.patience == 0 && options.test_weights == "last" && !scheduled && interval == 0 &&
-      every == 1)
+      every == 1 && options.num_sanity_val_steps == 0)
     return;
   const bool limited = numbers.validation_samples > 0;
   throw usage_error({.refused = options.patience > 0             ? "--patience"
                                 : options.test_weights == "best" ? "--test-weights best"
                                 : interval > 0                   ? "--val-check-interval"
                                 : every > 1                      ? "--check-val-every-n-epoch"
-                                            : "--lr-schedule " + numbers.schedule_name,
+                                : options.num_sanity_val_steps != 0
+                                    ? "--num-sanity-val-steps"
+                                    : "--lr-schedule " + numbers.schedule_name,
                      .rule = "it is decided by the validation samples",
                      .value = limited ? "--limit-val-batches 0" : "none are held out",
                      .hint = limited ? "leave --limit-val-batches away, or give some"

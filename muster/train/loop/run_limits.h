@@ -16,8 +16,8 @@ void shorten(FitOptions& options);
 /// Makes --overfit-batches the limits that it means. Throws a usage error where they are said otherwise.
 void limit_to_overfit(FitOptions& options);
 
-/// Throws a usage error for a least that is above its most.
-void check_least_and_most(const FitOptions& options);
+/// Throws a usage error for a least that cannot be reached. `numbers` are counted.
+void check_least_and_most(const FitOptions& options, const FitNumbers& numbers);
 
 /// Throws a usage error, before the first step, for what cannot work without a validation, and for one
 /// that would never be. `numbers` are counted.

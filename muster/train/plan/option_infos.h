@@ -325,7 +325,7 @@ void visit_options(Options& options, Visitor&& visit) {
         options.max_steps);
   visit(OptionInfo{"max_time",
                    "TIME",
-                   "end in order after so much time of the whole run: 90m, 1h30m [no limit]",
+                   "end in order after so much time of the whole run: 90m, 1h30m [0: no limit]",
                    kFree,
                    false},
         options.max_time);

@@ -1,5 +1,6 @@
 #include "muster/train/replicas/pipeline_measurements.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <map>
@@ -16,6 +17,7 @@
 #include "muster/parallel/activations/stage_choice.h"
 #include "muster/parallel/pipeline/measure.h"
 #include "muster/pipeline/schedule/schedule.h"
+#include "muster/tensor/device/device_memory.h"
 #include "muster/tensor/device/generators.h"
 #include "muster/train/plan/fit_plan.h"
 #include "muster/train/plan/precision.h"
@@ -28,7 +30,8 @@ using parallel::BlockBytes;
 using parallel::Tensors;
 
 constexpr uint64_t kExampleSeed = 1;
-constexpr int64_t kCopiedBytes = int64_t{32} << 20;  // to learn how fast the way to the host is
+constexpr int64_t kCopiedBytes = int64_t{32}
+                                 << 20;  // at most, to learn how fast the way to the host is
 
 // Note [Measured pipelines]: with so many the bubble is a ninth of a step, whatever the ranks.
 constexpr int64_t kMostForEachRank = 8;
@@ -180,8 +183,10 @@ double PipelineMeasurements::offload_bytes_per_s(const parallel::BlockRule& budg
   if (request_.device.is_cpu()) return 0;
   if (budget.offload_bytes_per_s) return static_cast<double>(*budget.offload_bytes_per_s);
   const auto bytes = at::device(request_.device).dtype(at::kByte);
-  const at::Tensor there = at::empty({kCopiedBytes}, bytes);
-  const at::Tensor host = at::empty({kCopiedBytes}, bytes.device(at::kCPU).pinned_memory(true));
+  const auto free = static_cast<int64_t>(tensor::free_bytes_of(request_.device));
+  const int64_t copied = std::clamp<int64_t>(free / 4, 1, kCopiedBytes);
+  const at::Tensor there = at::empty({copied}, bytes);
+  const at::Tensor host = at::empty({copied}, bytes.device(at::kCPU).pinned_memory(true));
   const c10::impl::VirtualGuardImpl device(request_.device.type());
   double seconds = 0;
   for (int round = 0; round < 2; ++round) {  // the first one finds memory
@@ -192,7 +197,7 @@ double PipelineMeasurements::offload_bytes_per_s(const parallel::BlockRule& budg
     device.synchronizeDevice(request_.device.index());
     seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
-  return seconds > 0 ? 2 * static_cast<double>(kCopiedBytes) / seconds : 0;
+  return seconds > 0 ? 2 * static_cast<double>(copied) / seconds : 0;
 }
 
 PipelineMeasurements::Treated PipelineMeasurements::within(const parallel::BlockRule& budget,

@@ -109,6 +109,9 @@ class StudyCore {
     } kind = kWait;
     int64_t trial = -1;
     double wait_until_s = 0;  ///< when a retry is due or a lease ends, whoever runs; 0: never
+    /// With kWait: all that is not over is with those who asked for it, and the searcher has more to
+    /// suggest once something is told of it.
+    bool for_asked = false;
     /// With kThink: to be called once, on any thread; empty: another thread is at it already.
     std::function<void()> think = {};
   };

@@ -182,7 +182,8 @@ StudyCore::Next StudyCore::Impl::nothing_to_start(double now_s, bool asked, bool
     next.wait_until_s = next.wait_until_s > 0 ? std::min(next.wait_until_s, first) : first;
   }
   if (own_run || !retries.empty()) return next;
-  if (!leases.empty()) {  // a searcher that waits for what they reach has more to do
+  if (!leases.empty()) {
+    next.for_asked = waiting;
     if (!waiting) next.kind = Next::kHandedOut;
     return next;
   }

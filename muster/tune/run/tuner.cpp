@@ -81,6 +81,7 @@ class Tuner {
   bool has_ended(const StudyCore::Next& next) {
     if (!shares_.empty()) return false;
     note_held(next.kind == StudyCore::Next::kHeld);
+    note_asked(next.for_asked);
     if (next.kind == StudyCore::Next::kHandedOut) note(study_.look(&handed_out));
     return next.kind == StudyCore::Next::kFinished || next.kind == StudyCore::Next::kHandedOut;
   }
@@ -90,6 +91,12 @@ class Tuner {
     if (held && !std::exchange(held_, true))
       note("all that is left is paused by a user: `muster study continue` or `stop` ends the wait");
     if (!held) held_ = false;
+  }
+
+  /// The same of trials that the searcher must hear of before it suggests more.
+  void note_asked(bool waits) {
+    if (waits && !std::exchange(waits_for_asked_, true)) note(study_.look(&waits_for));
+    if (!waits) waits_for_asked_ = false;
   }
 
   /// What other processes have done with the study meanwhile.
@@ -366,6 +373,7 @@ class Tuner {
   std::set<int64_t> told_to_end_;                  // of them, because the study ends
   int64_t starting_ = -1;                          // of them, not started yet
   bool held_ = false;                              // it was said that all is held
+  bool waits_for_asked_ = false;
   bool kept_ = false;  // the events that are taken came while storage was waited for
   Patience patience_{
       executor_,

@@ -32,11 +32,31 @@ std::string unreported_constraints(const StudySpec& spec, int64_t trial, const R
                 suggestion(missing[0], reported));
 }
 
-std::string handed_out(const StudyCore& core) {
+namespace {
+
+std::vector<std::string> asked_numbers(const StudyCore& core) {
   std::vector<std::string> numbers;
   for (const Trial& trial : core.trials()) {
     if (core.is_asked(trial.number)) numbers.push_back(std::to_string(trial.number));
   }
+  return numbers;
+}
+
+}  // namespace
+
+std::string waits_for(const StudyCore& core) {
+  const std::vector<std::string> numbers = asked_numbers(core);
+  return concat("the searcher waits for ",
+                numbers.size() == 1 ? "trial " : "trials ",
+                join(numbers, ", "),
+                numbers.size() == 1 ? ", which is" : ", which are",
+                " with others, who asked: `muster study tell` ends the wait, or ",
+                human_duration(core.spec().ask_lease_s),
+                " without a word");
+}
+
+std::string handed_out(const StudyCore& core) {
+  const std::vector<std::string> numbers = asked_numbers(core);
   return concat(numbers.size() == 1 ? "trial " : "trials ",
                 join(numbers, ", "),
                 numbers.size() == 1 ? " is" : " are",

@@ -20,4 +20,7 @@ std::string unreported_constraints(const StudySpec& spec, int64_t trial, const R
 /// "trials 3, 7 are with others, who asked: …"
 std::string handed_out(const StudyCore& core);
 
+/// "the searcher waits for trial 3, which is with others: …"
+std::string waits_for(const StudyCore& core);
+
 }  // namespace muster::tune

@@ -159,6 +159,9 @@ std::vector<StudySummary> studies_of(const std::filesystem::path& file);
 /// names otherwise.
 StudySummary find_study(const std::filesystem::path& file, std::string_view name);
 
+/// Throws as find_study() if there is no such file or study; makes neither.
+void require_study(const std::filesystem::path& file, std::string_view name);
+
 /// The events of a study, without opening it for writing; none for a study that Optuna made. Needs
 /// no right to write: not to the file, nor its folder.
 std::vector<Event> read_events(const std::filesystem::path& file, std::string_view study);

@@ -88,6 +88,10 @@ StudySummary find_study(const std::filesystem::path& file, std::string_view name
                      .hint = concat("--study ", join(names, ", --study "))});
 }
 
+void require_study(const std::filesystem::path& file, std::string_view name) {
+  Reader(file).study_id(name);
+}
+
 std::vector<Event> read_events(const std::filesystem::path& file, std::string_view study) {
   Reader reader(file);
   return select_events(reader.database(), reader.study_id(study));

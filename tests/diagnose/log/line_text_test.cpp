@@ -64,6 +64,10 @@ TEST(LineText, FailuresAreNoMeasuresAndNoTestsThatPassed) {
   EXPECT_FALSE(speaks_of_failure("12 passed, 0 failed"));
   EXPECT_FALSE(speaks_of_failure("[       OK ] Shapes.MismatchIsAnError (3 ms)"));
   EXPECT_FALSE(speaks_of_failure("test.py::test_error PASSED"));
+  EXPECT_FALSE(speaks_of_failure("1/3 Test #1: failed_ranks ....... Passed    0.10 sec"));
+  EXPECT_FALSE(
+      speaks_of_failure("2/3 Test #12: failed_ranks ....................   Passed    1.2 sec"));
+  EXPECT_TRUE(speaks_of_failure("Passed the point where it failed"));
 }
 
 }  // namespace

@@ -82,6 +82,24 @@ TEST_F(TuneSlips, AnEndWithoutAResultIsRefusedAndTheTrialGoesOn) {
   EXPECT_EQ(replayed().trials()[0].state, tune::TrialState::kComplete);
 }
 
+TEST_F(TuneSlips, TellingMakesNoStudy) {
+  const std::string file = study(kReport, 1);
+  const fs::path other = storage().parent_path() / "other.db";
+  const Said said = say({"study", "tell", file, "0", "loss=1", "--storage", other.string()});
+  EXPECT_EQ(said.code, 2);
+  EXPECT_THAT(said.err, HasSubstr(concat("no such file: ", other.string())));
+  EXPECT_FALSE(fs::exists(other));
+}
+
+TEST_F(TuneSlips, WhoAsksWhileAllTrialsAreOutIsToldSo) {
+  const std::string file = study(kReport, 1);
+  EXPECT_EQ(say({"study", "ask", file}).code, 0);
+  const Said said = say({"study", "ask", file});
+  EXPECT_EQ(said.code, 1);
+  EXPECT_EQ(said.out, "");
+  EXPECT_THAT(said.err, HasSubstr("nothing to run now: more may come when trials"));
+}
+
 TEST_F(TuneSlips, AStepThatIsToldAsAMetricIsRefusedWithTheOptionForIt) {
   const std::string file = study(kReport, 1);
   EXPECT_EQ(say({"study", "ask", file}).code, 0);
@@ -109,7 +127,9 @@ TEST_F(TuneSlips, OfATrialThatIsLongOverItIsSaidHowItEnded) {
   EXPECT_EQ(said.code, 2);
   EXPECT_THAT(said.err, HasSubstr("nothing can be told of trial 1"));
   EXPECT_THAT(said.err, HasSubstr("(got it is COMPLETE)"));
-  EXPECT_EQ(say({"study", "ask", file}).code, 1) << "there is nothing to run";
+  const Said none = say({"study", "ask", file});
+  EXPECT_EQ(none.code, 1);
+  EXPECT_THAT(none.err, HasSubstr("nothing to run: the study is over"));
 }
 
 TEST_F(TuneSlips, AMetricThatIsCalledAsAFieldOfTheAnswerHidesNone) {

@@ -318,6 +318,18 @@ TEST(RunLimits, ThatMeanNothingAreRefused) {
               o.min_steps = 6;
             }),
             "--min-steps: at most the 5 of --max-steps (got 6)");
+  EXPECT_THAT(refused([](auto& o) { o.min_steps = 1'000'000; }),
+              HasSubstr(" steps of all epochs (got 1000000)"));
+  EXPECT_EQ(refused([](auto& o) {
+              o.max_steps = 1;
+              o.min_epochs = 1;
+            }),
+            "--min-epochs: at most the 0 whole epochs within --max-steps (got 1)");
+  EXPECT_THAT(refused([](auto& o) {
+                o.validation_samples = 0;
+                o.num_sanity_val_steps = 2;
+              }),
+              HasSubstr("--num-sanity-val-steps: it is decided by the validation samples"));
   EXPECT_THAT(refused([](auto& o) { o.check_val_every_n_epoch = 0; }),
               HasSubstr("--check-val-every-n-epoch: at least 1"));
   EXPECT_THAT(refused([](auto& o) { o.check_val_every_n_epoch = 3; }),
