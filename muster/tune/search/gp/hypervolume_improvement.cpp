@@ -26,7 +26,7 @@ std::vector<FreeBox> boxes_below(const FrontPoints& front,
   std::vector<double> ends = {reference[axis], kNoBound};
   for (const auto& point : front) ends.push_back(point[axis]);
   std::ranges::sort(ends);
-  ends.erase(std::ranges::unique(ends).begin(), ends.end());
+  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
   std::vector<FreeBox> out;
   for (size_t i = 0; i + 1 < ends.size(); ++i) {
     // In this slab a point is dominated by whoever reaches to its upper end.
@@ -81,7 +81,7 @@ HypervolumeImprovement::HypervolumeImprovement(std::vector<const GpPosterior*> o
       bounds_[m].push_back(box.high[m]);
     }
     std::ranges::sort(bounds_[m]);
-    bounds_[m].erase(std::ranges::unique(bounds_[m]).begin(), bounds_[m].end());
+    bounds_[m].erase(std::unique(bounds_[m].begin(), bounds_[m].end()), bounds_[m].end());
   }
   for (const FreeBox& box : boxes) {
     Box places;
