@@ -13,7 +13,7 @@ import pytest
 
 LIMITS = {  # instructions per trial
     "trials": (18_500, [], (200, 700)),                                         # 15,200: one report, in memory
-    "reports": (72_000, [], (200, 700)),                                        # 62,700: 20 reports, in memory
+    "reports": (72_000, [], (200, 700)),                                        # 62,700: 20 reports, in memory; 70,400 since outlines ask
     "persisted": (1_300_000, ["--storage", "study.db"], (20, 60)),              # 1,075,000: 20 reports, SQLite
 }
 

@@ -25,6 +25,9 @@ class HeardCalls {
   /// Keeps none any more, and forgets what there is.
   void stop();
   bool keeps() const { return of_searcher_ || of_scheduler_; }
+  /// Whether it keeps those; reports, of which there are most, ask before they call.
+  bool keeps_searcher() const { return of_searcher_; }
+  bool keeps_scheduler() const { return of_scheduler_; }
   /// All calls that belong to events behind this one are there.
   int64_t since() const { return since_; }
 

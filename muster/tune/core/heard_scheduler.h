@@ -23,7 +23,8 @@ class HeardScheduler final : public Scheduler {
   }
   Decision on_report(int64_t number, int64_t t, double score) override {
     Decision decision = scheduler_->on_report(number, t, score);
-    heard_.on_report(number, t, score);  // what it refuses makes no event
+    if (heard_.keeps_scheduler())
+      heard_.on_report(number, t, score);  // what it refuses makes no event
     return decision;
   }
   void on_checkpoint(int64_t number, int64_t t) override {

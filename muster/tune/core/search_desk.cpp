@@ -88,7 +88,7 @@ void SearchDesk::suggested(int64_t number, const Point& point, const std::string
 }
 
 void SearchDesk::reported(int64_t number, int64_t t, double score) {
-  if (heard_ != nullptr) heard_->reported(number, t, score);
+  if (heard_ != nullptr && heard_->keeps_searcher()) heard_->reported(number, t, score);
   const auto call = [=](Searcher& searcher) { searcher.reported(number, t, score); };
   tell(call, [&] { return call; });
 }

@@ -79,7 +79,8 @@ class StudyReplay {
     // What a restarted trial repeated before this is not in the log, but was counted.
     Attempt& attempt = core_.records.at(trial.number).attempt;
     if (!reported.report.step) attempt.counted = reported.t - attempt.base_t - 1;
-    const Decision decision = core_.take_report(trial, reported.report, event_.time_s);
+    const Decision decision =
+        core_.take_report(trial, core_.records.at(trial.number), reported.report, event_.time_s);
     if (decision != reported.decision) differs(event_, words(reported.decision), words(decision));
   }
 

@@ -102,7 +102,7 @@ Decision StudyCore::report(int64_t number, const Report& report, double now_s) {
   TrialRecord& record = impl_->records.at(number);
   if (report.sequence > 0 && report.sequence <= record.attempt.sequence) return record.decision;
   try {
-    return impl_->take_report(trial, report, now_s);
+    return impl_->take_report(trial, record, report, now_s);
   } catch (const Error& error) {
     refuse_report(number, error.what());
     throw;
@@ -115,8 +115,10 @@ void StudyCore::refuse_report(int64_t number, const std::string& why) {
   impl_->unlogged.insert(number);
 }
 
-Decision StudyCore::Impl::take_report(Trial& trial, const Report& report, double now_s) {
-  TrialRecord& record = records.at(trial.number);
+Decision StudyCore::Impl::take_report(Trial& trial,
+                                      TrialRecord& record,
+                                      const Report& report,
+                                      double now_s) {
   Attempt& attempt = record.attempt;
   // It ought to have ended.
   if (record.decision.action != Action::kContinue) return record.decision;
@@ -141,7 +143,7 @@ Decision StudyCore::Impl::take_report(Trial& trial, const Report& report, double
     return {};
   }
   unlogged.erase(trial.number);
-  record.decision = decide(trial, report, t, now_s);
+  record.decision = decide(trial, record, report, t, now_s);
   emit(trial.number,
        now_s,
        Reported{.attempt = trial.attempt, .t = t, .report = report, .decision = record.decision});
@@ -155,8 +157,8 @@ void StudyCore::Impl::save_checkpoint(Trial& trial, CheckpointSaved saved, doubl
   emit(trial.number, now_s, std::move(saved));
 }
 
-Decision StudyCore::Impl::decide(Trial& trial, const Report& report, int64_t t, double now_s) {
-  TrialRecord& record = records.at(trial.number);
+Decision StudyCore::Impl::decide(
+    Trial& trial, TrialRecord& record, const Report& report, int64_t t, double now_s) {
   const double* metric = find_metric(report.metrics, spec.metric);
   const double* of_scheduler = find_metric(report.metrics, watched.metric);
   if (!report.checkpoint.empty()) come_to(trial, {.checkpoint = report.checkpoint, .t = t});

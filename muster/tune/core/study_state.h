@@ -75,8 +75,8 @@ struct StudyCore::Impl {
   AttemptStarted attempt_of(const Scheduler::Promotion& order, bool asked) const;
   Point point_of(const Scheduler::Promotion& order) const;
   void no_more_trials(TunerNote note, double now_s);
-  Decision take_report(Trial& trial, const Report& report, double now_s);
-  Decision decide(Trial& trial, const Report& report, int64_t t, double now_s);
+  Decision take_report(Trial& trial, TrialRecord& record, const Report& report, double now_s);
+  Decision decide(Trial& trial, TrialRecord& record, const Report& report, int64_t t, double now_s);
   void stop_trial(Trial& trial, const std::string& reason, double now_s);
   void mark_stopped(Trial& trial, const std::string& reason);
   void pause_trial(Trial& trial, const std::string& reason, double now_s);
