@@ -95,8 +95,7 @@ class Tuner {
 
   /// The same of trials that the searcher must hear of before it suggests more.
   void note_asked(bool waits) {
-    if (waits && !std::exchange(waits_for_asked_, true)) note(study_.look(&waits_for));
-    if (!waits) waits_for_asked_ = false;
+    if (!std::exchange(waits_for_asked_, waits) && waits) note(study_.look(&waits_for));
   }
 
   /// What other processes have done with the study meanwhile.
