@@ -12,6 +12,7 @@
 #include "muster/parallel/ddp/gradient_sync.h"
 #include "muster/parallel/ddp/hook_adapter.h"
 #include "muster/parallel/ddp/reducer_shim.h"
+#include "muster/parallel/ddp/uneven_end.h"
 
 namespace muster::parallel {
 
@@ -58,13 +59,6 @@ Notices exchange(const Notice& mine, const distributed::ProcessGroup& group) {
   for (int rank = 0; rank < world; ++rank)
     (values[rank] > 0 ? notices.present : notices.absent).push_back(rank);
   return notices;
-}
-
-[[noreturn]] void refuse_uneven(const std::vector<int>& ended) {
-  std::vector<std::string> ranks;
-  for (const int rank : ended) ranks.push_back(std::to_string(rank));
-  throw usage_error({.refused = concat("rank ", muster::join(ranks, ", "), " has no more batches"),
-                     .rule = "all ranks end together (throw_on_early_termination)"});
 }
 
 }  // namespace

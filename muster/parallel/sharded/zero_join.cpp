@@ -8,6 +8,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/parallel/ddp/uneven_end.h"
 #include "muster/parallel/sharded/zero_core.h"
 
 namespace muster::parallel {
@@ -59,13 +60,6 @@ ZeroJoinMeeting meet(const distributed::ProcessGroup& group,
   return meeting;
 }
 
-[[noreturn]] void refuse_uneven_shards(const std::vector<int>& ended) {
-  std::vector<std::string> ranks;
-  for (const int rank : ended) ranks.push_back(std::to_string(rank));
-  throw usage_error({.refused = concat("rank ", muster::join(ranks, ", "), " has no more batches"),
-                     .rule = "all ranks end together (throw_on_early_termination)"});
-}
-
 /// Of a clipping or a step.
 void require_even(const ZeroJoinMeeting& meeting) {
   if (!meeting.is_uneven) return;
@@ -86,7 +80,7 @@ void ZeroCore::announce(ZeroJoinCall call, double max_norm) {
   if (!join_ || join_->has_ended) return;
   const ZeroJoinMeeting meeting =
       meet(parameters_.group(), call, gradients_->backwards(), max_norm, false);
-  if (meeting.ends) refuse_uneven_shards(meeting.absent);
+  if (meeting.ends) refuse_uneven(meeting.absent);
   if (call == ZeroJoinCall::kClip || call == ZeroJoinCall::kStep) return require_even(meeting);
   join_->present = static_cast<int>(meeting.present.size());
   join_->authority = meeting.present.back();
@@ -112,7 +106,7 @@ bool ZeroCore::shadow(const std::function<void()>& update) {
                                        0,
                                        join_->options.throw_on_early_termination);
   if (meeting.present.empty()) return false;
-  if (meeting.ends) refuse_uneven_shards(meeting.absent);
+  if (meeting.ends) refuse_uneven(meeting.absent);
   switch (meeting.call) {
     case ZeroJoinCall::kClip:
       require_even(meeting);

@@ -77,10 +77,9 @@ class StudyReplay {
   void operator()(const Reported& reported) {
     Trial& trial = core_.running(event_.trial);
     // What a restarted trial repeated before this is not in the log, but was counted.
-    Attempt& attempt = core_.records.at(trial.number).attempt;
-    if (!reported.report.step) attempt.counted = reported.t - attempt.base_t - 1;
-    const Decision decision =
-        core_.take_report(trial, core_.records.at(trial.number), reported.report, event_.time_s);
+    TrialRecord& record = core_.records.at(trial.number);
+    if (!reported.report.step) record.attempt.counted = reported.t - record.attempt.base_t - 1;
+    const Decision decision = core_.take_report(trial, record, reported.report, event_.time_s);
     if (decision != reported.decision) differs(event_, words(reported.decision), words(decision));
   }
 
