@@ -15,6 +15,7 @@
 #include "tests/process/train/device_run.h"
 #include "tests/support/folder.h"
 #include "tests/support/launched.h"
+#include "tests/support/paths.h"
 
 namespace muster {
 namespace {
@@ -105,6 +106,43 @@ TEST_F(TrainOnGpu, RanksThatAreProcessesShareItByHostMemory) {
     EXPECT_THAT(run.err, HasSubstr("; tensors of cuda by host memory"));
     EXPECT_THAT(run.err, HasSubstr("2 ranks of this machine share cuda:0"));
     EXPECT_LE(weights_apart(there, cpu), 1e-4);
+  }
+}
+
+TEST_F(TrainOnGpu, WhatGoesBesideAStrategyHasTheNumbersOfTheCpu) {
+  for (const Words& more : std::vector<Words>{
+           {"--strategy", "fsdp", "--ema-decay", "0.9", "--test-weights", "ema"},
+           {"--strategy", "fsdp", "--activation-checkpointing", "blocks"},
+           {"--strategy", "pipeline:schedule=zbv,micro_batches=4", "--ema-decay", "0.9"},
+           {"--strategy", "pipeline:micro_batches=4", "--activation-checkpointing", "blocks"}})
+    expect_near_cpu(test::joined({"--model", "mlp:hidden=16,layers=6", "--devices", "2"}, more),
+                    {"--device", "cuda:0"},
+                    1e-4);
+}
+
+// The context is lost after it, and nothing on the device can be read.
+TEST_F(TrainOnGpu, AnIndexOutsideIsNamedByTheCpu) {
+  for (const char* workers : {"0", "2"}) {
+    const GpuRun run = gpu_run({"run",
+                                "--nproc-per-node",
+                                "1",
+                                "--",
+                                test::program_path("muster_failing_task"),
+                                "--at",
+                                "index",
+                                "--on",
+                                "0",
+                                "--workers",
+                                workers,
+                                "--device",
+                                "cuda:0",
+                                "--output",
+                                at(workers)});
+    EXPECT_NE(run.code, 0);
+    EXPECT_THAT(run.err,
+                HasSubstr("step 3 on cuda:0: device-side assert triggered, in cross_entropy_loss"));
+    EXPECT_THAT(run.err, HasSubstr("target[0] = 7, "));
+    std::puts(run.err.c_str());
   }
 }
 
@@ -241,6 +279,15 @@ TEST_F(TrainOnGpu, ABatchThatDoesNotFitIsSplit) {
 
 TEST_F(TrainOnGpu, TheBatchThatFitsIsFound) {
   Words words = too_large(at("a"));
+  *(std::find(words.begin(), words.end(), "--batch-size") + 1) = "auto";
+  const GpuRun run = gpu_run(words, kCapped);
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.err + run.out, ContainsRegex("batch size [0-9]+ found"));
+  std::puts((run.err + run.out).c_str());
+}
+
+TEST_F(TrainOnGpu, TheBatchThatFitsAPipelineIsFound) {
+  Words words = too_large(at("a"), {"--strategy", "pipeline:micro_batches=4", "--devices", "2"});
   *(std::find(words.begin(), words.end(), "--batch-size") + 1) = "auto";
   const GpuRun run = gpu_run(words, kCapped);
   EXPECT_EQ(run.code, 0) << run.err;
