@@ -191,7 +191,7 @@ TEST(ZeroJoin, RefusesAStepWhoseGradientsWereDroppedBehindItsForward) {
       SCOPED_TRACE(concat("stage ", stage, by_module ? ", by the module" : ""));
       const auto nets = joined_nets(2, 1);
       run_ranks(2, [&](ProcessGroup group) {
-        const RandomNet net = nets[static_cast<size_t>(group.rank())];
+        RandomNet net = nets[static_cast<size_t>(group.rank())];
         ShardedDataParallel zero(net, group, {.stage = stage});
         auto adam = joined_adam(zero.shard());
         EXPECT_THAT(error_of([&] {
@@ -265,11 +265,11 @@ TEST(ZeroJoin, EndsAllWhereOneEndsIfThatIsAsked) {
 }
 
 TEST(ZeroJoin, RefusesStage3AndOtherOptimizers) {
-  const auto nets = joined_nets(2, 1);
+  const auto nets = joined_nets(2, 1), others = joined_nets(2, 1);
   run_ranks(2, [&](ProcessGroup group) {
     const RandomNet net = nets[static_cast<size_t>(group.rank())];
     {
-      const RandomNet other(1);
+      const RandomNet other = others[static_cast<size_t>(group.rank())];
       ShardedDataParallel zero(other, group, {.stage = 3, .units = other->units()});
       auto adam = joined_adam(zero.shard());
       EXPECT_THAT(error_of([&] { zero.join(adam, [] {}); }), HasSubstr("weigh(loss, 0)"));
