@@ -192,7 +192,7 @@ formats::TarSamples samples_to_divide(const SplitNote& note, const SplitDataOpti
   if (samples.other_files > 0)
     note(concat(samples.other_files,
                 samples.other_files == 1 ? " file that is" : " files that are",
-                " part of none of these samples",
+                " part of no sample",
                 samples.other_files == 1 ? " is" : " are",
                 " left out"));
   return samples;

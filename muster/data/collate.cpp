@@ -11,6 +11,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/data/batch_memory.h"
 #include "muster/tensor/dtype_name.h"
 
 namespace muster::data {
@@ -79,6 +80,19 @@ at::Tensor lengths_of(const std::vector<at::Tensor>& column) {
   std::vector<int64_t> lengths;
   for (const at::Tensor& tensor : column) lengths.push_back(tensor.size(0));
   return at::tensor(lengths, at::kLong);
+}
+
+/// Side by side, in memory for a batch's tensor where that can be.
+at::Tensor stacked(const std::vector<at::Tensor>& column) {
+  const bool is_plain = std::ranges::all_of(column, [](const at::Tensor& tensor) {
+    return tensor.layout() == at::kStrided && tensor.is_cpu() && !tensor.requires_grad();
+  });
+  if (!is_plain) return at::stack(column);
+  std::vector<int64_t> shape = column[0].sizes().vec();
+  shape.insert(shape.begin(), static_cast<int64_t>(column.size()));
+  at::Tensor out = batch_tensor(shape, column[0].scalar_type(), /*pinned=*/false);
+  at::stack_out(out, column);
+  return out;
 }
 
 at::Tensor padded(const std::vector<at::Tensor>& column, const CollateRule& rule) {
@@ -167,7 +181,7 @@ Batch Collate::operator()(const std::vector<Sample>& samples) const {
         rules_.begin(), rules_.end(), [&](const CollateRule& own) { return own.tensor == name; });
     const How how = rule == rules_.end() ? How::kStack : rule->how;
     check_alike(samples, column, name, how == How::kStack ? 0 : 1);
-    if (how == How::kStack) batch.tensors.emplace_back(name, at::stack(column));
+    if (how == How::kStack) batch.tensors.emplace_back(name, stacked(column));
     if (how == How::kPad) add_padded(batch, column, *rule);
     if (how == How::kRagged) add_ragged(batch, column, *rule);
   }

@@ -25,8 +25,12 @@ class PixelTable {
 
   /// pixels // [B, C, h, w] uint8  ->  [B, C, h, w] float32
   at::Tensor floats(const at::Tensor& pixels) const;
+  /// The same of a whole batch's, in memory for it: batch_tensor().
+  at::Tensor floats_of_batch(const at::Tensor& pixels, bool pinned) const;
 
  private:
+  void fill(const at::Tensor& pixels, const at::Tensor& floats) const;
+
   int64_t channels_;
   std::vector<float> table_;  // [C][256]
 };

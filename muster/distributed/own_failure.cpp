@@ -17,8 +17,8 @@ MonitoredBackend* monitor_of(const ProcessGroup& group) {
   return monitored_in(*group.c10d()->getBackend(group.device().type()));
 }
 
-/// Some group of this process was told of a failure of its own.
-std::atomic<bool> has_own_failure{false};
+/// Some group of this process was told of a failure of its own, or has one in common.
+std::atomic<bool> ends_by_failure{false};
 
 }  // namespace
 
@@ -30,12 +30,16 @@ bool note_own_failure(const ProcessGroup& group, const std::string& why) {
   const MonitoredBackend* monitor = monitor_of(group);
   if (monitor != nullptr && monitor->has_failed()) return false;
   record_failure(group, why);
-  has_own_failure = true;
+  ends_by_failure = true;
   return true;
 }
 
+void note_common_failure(const ProcessGroup& group) {
+  if (group.world_size() > 1) ends_by_failure = true;
+}
+
 void let_others_hear(std::chrono::milliseconds patience) {
-  const std::optional<RankEnv> env = has_own_failure ? rank_env_from() : std::nullopt;
+  const std::optional<RankEnv> env = ends_by_failure ? rank_env_from() : std::nullopt;
   if (!env || env->rank != 0 || env->use_agent_store) return;
   const auto all_have_ended = [&] {
     for (int64_t rank = 1; rank < env->world_size; ++rank)

@@ -204,7 +204,7 @@ TEST_F(DataInfo, SplitsTarShards) {
   EXPECT_THAT(split.out(), HasSubstr(out + ": 10 samples in 2 classes, 2 shards"));
   EXPECT_THAT(split.out(), HasSubstr("| cat     |       4 |     4 |"));
   EXPECT_THAT(split.out(), HasSubstr("| dog     |       1 |     1 |"));
-  EXPECT_THAT(split.err(), HasSubstr("1 file that is part of none of these samples is left out"));
+  EXPECT_THAT(split.err(), HasSubstr("1 file that is part of no sample is left out"));
   Launched info({"data", "info", "tar:" + out});
   EXPECT_EQ(info.wait().code, 0) << info.err();
   EXPECT_THAT(info.out(), HasSubstr("train: 5 samples in 2 classes"));

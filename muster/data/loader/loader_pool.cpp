@@ -31,7 +31,12 @@ std::string named(std::span<const int64_t> samples) {
 LoaderPool::LoaderPool(std::shared_ptr<const Dataset> dataset,
                        LoaderOptions options,
                        std::shared_ptr<const Sampler> sampler)
-    : dataset_(std::move(dataset)), options_(options), sampler_(std::move(sampler)) {
+    : dataset_(std::move(dataset)),
+      options_(options),
+      sampler_(std::move(sampler)),
+      // Those of the ring, and one each that is made and that is used.
+      memory_(std::make_unique<BatchMemory>(
+          static_cast<size_t>(options.workers * options.prefetch_batches + 2))) {
   tensor::initialize_vector_math();
 }
 
@@ -43,6 +48,7 @@ std::shared_ptr<LoaderRun> LoaderPool::begin(const LoaderState& start) {
     const std::lock_guard lock(mutex_);
     std::swap(current_, old);
   }
+  memory_->wake();
   work_there_.notify_all();
   start_workers();
   return run;  // `old` gives its batches back here, outside the lock
@@ -93,6 +99,7 @@ Outcome LoaderPool::make(const LoaderRun& run, int64_t batch) const {
   const bool pinned = !options_.device.is_cpu();
   // Pinned memory is made for the current device: another one would be woken up for it.
   const c10::OptionalDeviceGuard device(pinned ? std::optional(options_.device) : std::nullopt);
+  const BatchMemory::Use use(memory_.get(), pinned);
   const SampleContext context{.seed = options_.seed, .epoch = run.epoch(), .pinned = pinned};
   return make_batch(
       *dataset_, run.batch_indices(batch), context, {.epoch = run.epoch(), .batch = batch});
@@ -156,10 +163,16 @@ Outcome LoaderPool::await(const std::shared_ptr<LoaderRun>& run) {
 
 std::optional<Batch> LoaderPool::next(const std::shared_ptr<LoaderRun>& run) {
   const double start = steady_seconds();
+  bool is_over = false, is_current = false;
   {
     const std::lock_guard lock(mutex_);
-    if (run->at_end()) return std::nullopt;
-    if (run->first_request_s() == 0) run->first_request_s() = start;
+    is_over = run->at_end();
+    is_current = current_ == run;
+    if (!is_over && run->first_request_s() == 0) run->first_request_s() = start;
+  }
+  if (is_over) {
+    if (is_current) memory_->rest();
+    return std::nullopt;
   }
   Outcome outcome = await(run);
   const double now = steady_seconds();
@@ -185,8 +198,12 @@ LoaderStats LoaderPool::stats(const LoaderRun& run) const {
 }
 
 void LoaderPool::abandon(const std::shared_ptr<LoaderRun>& run) {
-  const std::lock_guard lock(mutex_);
-  if (current_ == run) current_.reset();  // the caller holds it: no batch dies under the lock
+  {
+    const std::lock_guard lock(mutex_);
+    if (current_ != run) return;
+    current_.reset();  // the caller holds it: no batch dies under the lock
+  }
+  memory_->rest();
 }
 
 void LoaderPool::close() {
@@ -203,6 +220,7 @@ void LoaderPool::close() {
   for (const auto& worker : workers_)
     if (worker->thread.joinable()) worker->thread.join();
   workers_.clear();
+  memory_->rest();
 }
 
 }  // namespace muster::data::detail

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "muster/data/batch_memory.h"
 #include "muster/data/in_hand.h"
 #include "muster/data/loader/loader.h"
 #include "muster/data/loader/loader_run.h"
@@ -70,6 +71,7 @@ class LoaderPool : public std::enable_shared_from_this<LoaderPool> {
   const std::shared_ptr<const Dataset> dataset_;
   const LoaderOptions options_;
   const std::shared_ptr<const Sampler> sampler_;
+  const std::unique_ptr<BatchMemory> memory_;  // see Note [Batch memory]
 
   mutable std::mutex mutex_;  // guards what follows, and the runs
   std::condition_variable work_there_;

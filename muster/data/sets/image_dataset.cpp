@@ -7,6 +7,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/data/batch_memory.h"
 #include "muster/data/fingerprint.h"
 #include "muster/data/sets/tensor_dataset.h"
 #include "muster/tensor/dtype_name.h"
@@ -128,8 +129,9 @@ Batch ImageDataset::load(std::span<const int64_t> indices, const SampleContext& 
   const int64_t channels = spec_.channels();
   const int64_t plane = spec_.height() * spec_.width();
   Batch batch{.tensors = {{"data",
-                           at::empty({rows, channels, spec_.height(), spec_.width()},
-                                     context.options(at::kFloat))},
+                           batch_tensor({rows, channels, spec_.height(), spec_.width()},
+                                        at::kFloat,
+                                        context.pinned)},
                           {"target", at::empty({rows}, context.options(at::kLong))}},
               .indices = {indices.begin(), indices.end()}};
   const uint8_t* images = images_.const_data_ptr<uint8_t>();

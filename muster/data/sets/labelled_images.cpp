@@ -15,6 +15,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/data/batch_memory.h"
 #include "muster/data/collate.h"
 #include "muster/data/image_parts.h"
 #include "muster/data/in_hand.h"
@@ -207,10 +208,11 @@ class LabelledImages::Pixels final : public Dataset, private ImageParts {
   Batch load(std::span<const int64_t> indices, const SampleContext& context) const override {
     if (is_by_sample()) return collate(load_samples(indices, context));
     const auto rows = static_cast<int64_t>(indices.size());
-    Batch batch{.tensors = {{"data",
-                             at::empty({rows, 3, options_.size, options_.size},
-                                       context.options(at::kByte))}},
-                .indices = {indices.begin(), indices.end()}};
+    Batch batch{
+        .tensors = {{"data",
+                     batch_tensor(
+                         {rows, 3, options_.size, options_.size}, at::kByte, context.pinned)}},
+        .indices = {indices.begin(), indices.end()}};
     if (targets_.defined())
       batch.tensors.emplace_back("target", at::empty({rows}, context.options(at::kLong)));
     auto* target = targets_.defined() ? batch["target"].mutable_data_ptr<int64_t>() : nullptr;
@@ -373,7 +375,7 @@ Batch LabelledImages::load(std::span<const int64_t> indices, const SampleContext
   SampleContext unpinned = context;  // the bytes stay here
   unpinned.pinned = false;
   Batch batch = pixels_->get(indices, unpinned);
-  batch["data"] = table_.floats(batch["data"]);
+  batch["data"] = table_.floats_of_batch(batch["data"], context.pinned);
   return batch;
 }
 

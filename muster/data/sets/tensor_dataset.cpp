@@ -7,6 +7,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/data/batch_memory.h"
 #include "muster/data/fingerprint.h"
 #include "muster/tensor/dtype_name.h"
 
@@ -33,7 +34,7 @@ at::Tensor copy_rows(const at::Tensor& rows,
                      const SampleContext& context) {
   std::vector<int64_t> shape = rows.sizes().vec();
   shape[0] = static_cast<int64_t>(indices.size());
-  at::Tensor out = at::empty(shape, context.options(rows.scalar_type()));
+  at::Tensor out = batch_tensor(shape, rows.scalar_type(), context.pinned);
   if (out.numel() == 0) return out;
   const size_t row_bytes = out.nbytes() / indices.size();
   const auto* from = static_cast<const std::byte*>(rows.const_data_ptr());

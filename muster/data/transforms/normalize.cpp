@@ -7,6 +7,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/data/batch_memory.h"
 #include "muster/data/pixel_table.h"
 #include "muster/data/transform/transform.h"
 
@@ -46,7 +47,7 @@ class Normalize final : public Transform {
   void apply(Sample& sample, Draws&) const override { change(sample["data"]); }
   bool apply(Batch& batch, const BatchRng&) const override {
     at::Tensor& images = batch["data"];
-    images = normalized(images);
+    images = table_ ? table_->floats_of_batch(images, makes_pinned_batch()) : normalized(images);
     return true;
   }
 

@@ -97,11 +97,13 @@ class SampleList {
     for (TarMember member; reader.next(member);) {
       if (member.kind == TarKind::kOther) continue;
       const auto [key, part] = sample_and_part(member.name);
-      const auto at = part.empty() ? numbers_.end() : numbers_.find(key);
-      if (at == numbers_.end() || out_.samples[at->second].shard != shard) {
+      if (part.empty()) {
         ++out_.other_files;
         continue;
       }
+      const auto at = numbers_.find(key);
+      // A sample that the index has told of: bad, or left aside.
+      if (at == numbers_.end() || out_.samples[at->second].shard != shard) continue;
       check_divisible(name, member);
       TarSample& sample = out_.samples[at->second];
       if (sample.pieces.empty() || sample.pieces.back().end != member.begin)

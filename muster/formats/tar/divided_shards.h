@@ -33,7 +33,7 @@ struct TarSamples {
   std::vector<std::string> classes;  ///< by number, which is the name where there are only numbers
   bool are_labelled = true;          ///< else there is one class, without a name
   std::vector<TarSample> samples;    ///< shard by shard, as they lie there
-  int64_t other_files = 0;           ///< that are no part of these samples
+  int64_t other_files = 0;  ///< that are part of no sample, be it one of these or a bad one
 };
 
 /// Reads all headers once more. Samples that find_tar_samples() has found bad or left aside are none.

@@ -87,7 +87,10 @@ void round_up(std::vector<Way>& ways, int64_t budget_bytes, int64_t in_flight) {
   throw usage_error({.refused = std::string(flag),
                      .rule = "off, blocks, every:K or budget:BYTES, K and BYTES at least 1",
                      .value = std::string(text),
-                     .hint = "budget:512MiB, for one; KiB, MiB and GiB may stand behind a number"});
+                     .hint = text.find("::") != std::string_view::npos
+                                 ? "one colon: budget:512MiB, for one"
+                                 : "budget:512MiB, for one; KiB, MiB and GiB may stand behind a "
+                                   "number"});
 }
 
 std::optional<int64_t> bytes_of(std::string_view text) {

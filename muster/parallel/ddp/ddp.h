@@ -223,6 +223,9 @@ class DistributedDataParallel {
   /// Before the first forward. Throws a usage error if it does not fit.
   void load_state(const NamedTensors& state) { sync_->load_state(state); }
 
+  /// What it does, without the module's type: for ZeRO's stage 1, whose averages these are.
+  GradientSync& gradient_sync() { return *sync_; }
+
   /// The cap in use: the one that is being tried while kAutoBucketBytes searches.
   int64_t bucket_bytes_cap() const { return sync_->bucket_bytes_cap(); }
 

@@ -108,6 +108,15 @@ class GradientSync {
   void join(const JoinOptions& options, const std::function<void()>& body);
   void average_gradients();
 
+  /// A join that somebody else runs (ZeRO's stage 1): from begin_join() on forwards are announced, and
+  /// while the others have batches a rank that has ended calls shadow_step() for each of theirs. It
+  /// takes part in their forward and, if gradients are averaged, in backward: then true, and the
+  /// averages are in this rank's grad(), too, as they would be if its share had been zeros. Collective.
+  /// The first throws a usage error within join.
+  void begin_join(const JoinOptions& options);
+  bool shadow_step();
+  void end_join();
+
   NamedTensors state() const;
   void load_state(const NamedTensors& state);
 
@@ -138,7 +147,9 @@ class GradientSync {
   // Uneven inputs (gradient_sync_join.cpp).
   void announce_forward(bool training);
   bool shadow_forward();
-  void shadow_backward();
+  void shadow_backward(bool keeps_averages);
+  void give_kept_share(const c10d::GradBucket& bucket) const;
+  void keep_average(c10d::GradBucket& bucket, const c10::IValue& arrived, const at::Tensor& used);
   void keep_last_model(bool was_last);
 
   NamedTensors parameters_;  // trained ones, each storage once, in the module's order

@@ -236,13 +236,16 @@ class ShardedDataParallel {
     return weigh(mean_loss, samples, samples_of_all(samples, group()));
   }
   at::Tensor weigh(const at::Tensor& mean_loss, int64_t samples, int64_t samples_of_all) const {
+    if (ddp_) return ddp_->weigh(mean_loss, samples, samples_of_all);
     return share_of_loss(mean_loss, samples, samples_of_all, core_->ranks_of_mean());
   }
 
-  /// Stage 2: as DistributedDataParallel's, for ranks with different numbers of batches. `optimizer`
-  /// is the one that `body` steps: a rank whose body has returned goes on updating its shard by it
-  /// until all have ended. zero_grad() lies before the first forward of a step; `body` steps and clips
-  /// by this object. Collective. Throws a usage error in stages 1 and 3.
+  /// Stages 1 and 2: as DistributedDataParallel's, for ranks with different numbers of batches.
+  /// `optimizer` is the one that `body` steps: a rank whose body has returned goes on updating its
+  /// shard by it until all have ended. zero_grad() lies before the first forward of a step; `body`
+  /// steps and clips by this object. Collective. Throws a usage error in stage 3, where the ranks that
+  /// have ended would have to gather units in an order that only a forward and backward of their own
+  /// tells: weigh(loss, 0) on a rank without samples, see Note [Join of shards].
   ///
   ///     zero.join(adam, [&] { for (auto& batch : *loader) step(batch); });
   template <class Optimizer>
@@ -251,7 +254,7 @@ class ShardedDataParallel {
             const JoinOptions& options = {}) {
     if (const auto tensors = detail::updated_tensors(optimizer)) core_->require_shard(*tensors);
     core_->join(
-        options, [&] { optimizer.step(); }, body);
+        options, [&] { optimizer.step(); }, body, ddp_ ? &ddp_->gradient_sync() : nullptr);
   }
 
   /// As DistributedDataParallel's. In stages 2 and 3 a hook changes what of a bucket is reduced and

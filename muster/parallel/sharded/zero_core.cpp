@@ -20,6 +20,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/parallel/ddp/gradient_sync.h"
 
 namespace muster::parallel {
 namespace {
@@ -120,6 +121,11 @@ ZeroCore::ZeroCore(const NamedTensors& parameters,
     bring_to(*options.device, parameters);  // what is in shards is there
     bring_to(*options.device, buffers);
   }
+  if (parameters_.group().world_size() > 1) {
+    for (const auto& [name, buffer] : buffers) {
+      if (buffer.defined()) all_buffers_.push_back(buffer.detach());
+    }
+  }
   if (options.stage == 1) {
     identity_.record(parameters_.parameters(), frozen);
     watch_backwards();
@@ -143,12 +149,8 @@ ZeroCore::ZeroCore(const NamedTensors& parameters,
   }
   identity_.record(parameters_.parameters(), frozen);
   if (parameters_.group().world_size() == 1) return;
-  std::vector<at::Tensor> untrained;  // the trained ones are rank 0's already
-  for (const auto& [name, buffer] : buffers) {
-    if (buffer.defined()) untrained.push_back(buffer.detach());
-  }
-  all_buffers_ = untrained;
-  if (options.broadcast_buffers) buffers_ = untrained;
+  std::vector<at::Tensor> untrained = all_buffers_;  // the trained ones are rank 0's already
+  if (options.broadcast_buffers) buffers_ = all_buffers_;
   std::unordered_set<const void*> in_shards;  // tied ones have several names
   if (frozen_)
     for (const auto& [name, parameter] : frozen_->parameters())
@@ -187,6 +189,7 @@ void ZeroCore::watch_backwards() {
       torch::autograd::Engine::get_default_engine().queue_callback(
           [this, alive] { backward_.reset(); });
       if (dropped()) zero_grad();
+      if (averages_ != nullptr && averages_->sync()) backwards_ = backwards() + 1;
     });
   }
 }
@@ -353,6 +356,7 @@ double ZeroCore::clip_grad_norm(double max_norm) {
 void ZeroCore::zero_grad() {
   marks_.put();
   if (gradients_) return gradients_->zero_grad();
+  backwards_ = 0;
   for (const auto& [name, parameter] : parameters_.parameters())
     parameter.mutable_grad() = at::Tensor();
 }

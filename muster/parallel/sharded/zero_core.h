@@ -21,6 +21,8 @@
 
 namespace muster::parallel {
 
+class GradientSync;
+
 struct ZeroOptions {
   int stage = 2;  ///< 1: optimizer state is sharded; 2: gradients as well; 3: weights, too
   int64_t bucket_bytes = 25 << 20;      ///< of parameters, and of gradients, that travel together
@@ -116,11 +118,13 @@ class ZeroCore {
   /// module among them, or nothing of this rank's shard.
   void require_shard(const std::vector<at::Tensor>& tensors) const;
 
-  /// Stage 2: see ShardedDataParallel::join(). `update` is the optimizer's step over the shard.
+  /// Stages 1 and 2: see ShardedDataParallel::join(). `update` is the optimizer's step over the shard;
+  /// `averages`, of stage 1 alone, is what averages the module's gradients.
   void join(const JoinOptions& options,
             const std::function<void()>& update,
-            const std::function<void()>& body);
-  /// Over how many ranks the mean of gradients is, for weigh().
+            const std::function<void()>& body,
+            GradientSync* averages);
+  /// Stages 2 and 3: over how many ranks the mean of gradients is, for weigh().
   int ranks_of_mean() const;
 
   /// Stages 2 and 3: how gradients travel from now on. Throws a usage error for a hook that does not
@@ -151,19 +155,22 @@ class ZeroCore {
   void announce(ZeroJoinCall call, double max_norm = 0);
   bool shadow(const std::function<void()>& update);
   void shadow_forward(const ZeroJoinMeeting& meeting);
+  int64_t backwards();
 
   ShardedParameters parameters_;
   std::unique_ptr<ShardedParameters> frozen_;  // stage 3
   std::shared_ptr<ShardedUnits> units_;        // stage 3
   ParameterIdentity identity_;
-  std::vector<at::Tensor> buffers_;              // that are broadcast before each forward
-  std::vector<at::Tensor> all_buffers_;          // stages 2 and 3
+  std::vector<at::Tensor> buffers_;  // that are broadcast before each forward
+  std::vector<at::Tensor> all_buffers_;
   std::optional<ZeroJoinRun> join_;              // within join()
   std::unique_ptr<ShardedGradients> gradients_;  // stages 2 and 3
   GradientMarks marks_;                          // of the shard
-  bool gave_stand_in_ = false;    // of a rank without pieces, to an optimizer's group
-  std::weak_ptr<void> backward_;  // stage 1: the one under way
-  AccumulatorHooks hooks_;        // stage 1
+  bool gave_stand_in_ = false;        // of a rank without pieces, to an optimizer's group
+  std::weak_ptr<void> backward_;      // stage 1: the one under way
+  GradientSync* averages_ = nullptr;  // stage 1, within join()
+  int64_t backwards_ = 0;             // the same: in the gradients
+  AccumulatorHooks hooks_;            // stage 1
 };
 
 }  // namespace muster::parallel

@@ -8,6 +8,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/parallel/ddp/gradient_sync.h"
 #include "muster/parallel/ddp/uneven_end.h"
 #include "muster/parallel/sharded/zero_core.h"
 
@@ -70,6 +71,16 @@ void require_even(const ZeroJoinMeeting& meeting) {
 
 }  // namespace
 
+/// In the gradients that the next step sees.
+int64_t ZeroCore::backwards() {
+  if (gradients_) return gradients_->backwards();
+  // The module's own zero_grad() tells nobody.
+  if (std::ranges::none_of(parameters_.parameters(),
+                           [](const auto& named) { return named.second.grad().defined(); }))
+    backwards_ = 0;
+  return backwards_;
+}
+
 int ZeroCore::ranks_of_mean() const {
   // A hook divides by all ranks, whatever the option says.
   const bool fewer = join_ && !join_->options.divide_by_initial_world_size && !gradients_->hook();
@@ -78,17 +89,20 @@ int ZeroCore::ranks_of_mean() const {
 
 void ZeroCore::announce(ZeroJoinCall call, double max_norm) {
   if (!join_ || join_->has_ended) return;
-  const ZeroJoinMeeting meeting =
-      meet(parameters_.group(), call, gradients_->backwards(), max_norm, false);
+  const ZeroJoinMeeting meeting = meet(parameters_.group(), call, backwards(), max_norm, false);
   if (meeting.ends) refuse_uneven(meeting.absent);
   if (call == ZeroJoinCall::kClip || call == ZeroJoinCall::kStep) return require_even(meeting);
   join_->present = static_cast<int>(meeting.present.size());
   join_->authority = meeting.present.back();
-  gradients_->set_divisor(ranks_of_mean());
+  if (gradients_) gradients_->set_divisor(ranks_of_mean());
 }
 
 void ZeroCore::shadow_forward(const ZeroJoinMeeting& meeting) {
-  if (meeting.backwards == 0 && gradients_->backwards() > 0) zero_grad();
+  if (meeting.backwards == 0 && backwards() > 0) zero_grad();
+  if (averages_ != nullptr) {
+    if (averages_->shadow_step()) ++backwards_;
+    return;
+  }
   broadcast(buffers_, meeting.present.back());
   if (meeting.call != ZeroJoinCall::kTraining) return;
   if (join_->options.weighted) {
@@ -102,7 +116,7 @@ void ZeroCore::shadow_forward(const ZeroJoinMeeting& meeting) {
 bool ZeroCore::shadow(const std::function<void()>& update) {
   const ZeroJoinMeeting meeting = meet(parameters_.group(),
                                        ZeroJoinCall::kEnded,
-                                       gradients_->backwards(),
+                                       backwards(),
                                        0,
                                        join_->options.throw_on_early_termination);
   if (meeting.present.empty()) return false;
@@ -124,21 +138,25 @@ bool ZeroCore::shadow(const std::function<void()>& update) {
 
 void ZeroCore::join(const JoinOptions& options,
                     const std::function<void()>& update,
-                    const std::function<void()>& body) {
+                    const std::function<void()>& body,
+                    GradientSync* averages) {
   if (join_) throw usage_error({.refused = "join within join"});
-  if (!gradients_ || units_)
+  if (units_)
     throw usage_error(
-        {.refused = concat("join with ZeRO stage ", gradients_ ? 3 : 1),
-         .rule = gradients_
-                     ? "a rank without a batch does not know which units the others call next"
-                     : "the other ranks' averages are not kept on a rank that has ended",
-         .hint = concat("take stage 2",
-                        gradients_ ? ", or weigh(loss, 0) on a rank without samples" : "")});
+        {.refused = "join with ZeRO stage 3",
+         .rule = "a rank without a batch does not know which units the others call next",
+         .hint = "take stage 1 or 2, or weigh(loss, 0) on a rank without samples"});
   const distributed::ProcessGroup& group = parameters_.group();
+  if (averages != nullptr) averages->begin_join(options);
+  averages_ = averages;
+  backwards_ = 1;
+  backwards_ = backwards();  // none where there are no gradients
   join_ = ZeroJoinRun{.options = options, .present = group.world_size()};
   const auto leave = [&] {
     join_.reset();
-    gradients_->set_divisor(group.world_size());
+    if (gradients_) gradients_->set_divisor(group.world_size());
+    if (averages != nullptr) averages->end_join();
+    averages_ = nullptr;
   };
   try {
     body();

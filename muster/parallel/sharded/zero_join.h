@@ -16,6 +16,12 @@ namespace muster::parallel {
 // their shard of the average; a clipping and a step they make as everybody. Gradients are dropped
 // where the others have dropped theirs, which they say at their next forward: how many backwards each
 // rank's sums are of goes with each notice, and a step of unlike sums is refused on all ranks.
+//
+// In stage 1 a forward's notice is followed by DDP's own (Note [Join]), and a rank that has ended keeps
+// the averages that it takes part in (GradientSync::shadow_step()). Stage 3 has no join: units are
+// gathered where forward comes to them, and again where backward does or a checkpoint is recomputed,
+// so which one is next, and how often, is known to ranks with a batch alone and may hang on the batch.
+// A rank without one runs any input and weighs its loss with 0: then it knows, too.
 
 /// What a rank is about to do; kEnded: its body has returned.
 enum class ZeroJoinCall : int64_t { kEnded, kForward, kTraining, kClip, kStep };

@@ -103,6 +103,13 @@ LabelledTexts read_text_table(const fs::path& path,
   return out;
 }
 
+/// Of what can be opened, and read without an end or a beginning.
+bool is_no_file(const fs::path& path) {
+  std::error_code ignored;
+  const fs::file_status found = fs::status(path, ignored);
+  return fs::exists(found) && !fs::is_regular_file(found);
+}
+
 LabelledTexts read_text_folders(const fs::path& root) {
   LabelledTexts out{.path = root};
   const formats::ClassFolders found =
@@ -110,6 +117,10 @@ LabelledTexts read_text_folders(const fs::path& root) {
   for (size_t at = 0; at < found.files.size(); ++at) {
     const std::string place = found.path_of(at).string();
     std::string target = found.classes[static_cast<size_t>(found.files[at].label)];
+    if (is_no_file(place)) {
+      out.bad.push_back({place, "it is a pipe, a socket or a device"});
+      continue;
+    }
     try {
       std::string text(formats::without_utf8_mark(read_file(place)));
       add_row(out, place, text, &target);

@@ -87,8 +87,9 @@ TrainedOn trained_on(const Json& record, const TrainPlan& plan) {
 struct Wanted {
   std::string data;
   std::filesystem::path data_dir;
-  bool is_own = false;  ///< the run's own data
-  std::string learned;  ///< by the run, of data of the same kind
+  bool is_own = false;        ///< the run's own data
+  bool is_elsewhere = false;  ///< of the same kind as the run's own, which lay in another place
+  std::string learned;        ///< by the run, of data of the same kind
 };
 
 /// Whether the training samples are the run's own: of its path, whatever is said of other files.
@@ -103,6 +104,8 @@ Wanted wanted_data(const AskOptions& said, const TrainPlan& plan) {
                     said.data.empty() ? plan.options.data : formats::with_whole_path(said.data)};
   wanted.is_own = wanted.data == plan.options.data ||
                   (said.split != "test" && is_own_but_files(wanted.data, plan));
+  wanted.is_elsewhere =
+      !wanted.is_own && formats::differ_in_places_alone(plan.options.data, wanted.data);
   const Spec spec = data::parse_dataset_spec(wanted.data);
   const bool same_files = spec.name == plan.data_name;
   // The run's --data-dir may stand for its path, and never for another one.
@@ -113,6 +116,10 @@ Wanted wanted_data(const AskOptions& said, const TrainPlan& plan) {
   if (same_files) wanted.learned = plan.learned;
   return wanted;
 }
+
+constexpr const char* kIfMoved =
+    "--data in another place is other data; if it is the run's own that was moved, leave "
+    "--data away and say where it lies now: --data-dir PATH";
 
 /// Samples of the run's own training split: those that it trained on, or those that it held out.
 DatasetPtr own_part(const std::string& split, const TrainPlan& plan, const DatasetPtr& all) {
@@ -151,7 +158,9 @@ DatasetPtr wanted_split(const std::string& split, const Wanted& wanted, const Tr
                        .rule = "the validation samples are those that the run held out of its own "
                                "training data",
                        .value = "--data " + wanted.data,
-                       .hint = "take --split test or train, or leave --data away"});
+                       .hint = wanted.is_elsewhere
+                                   ? kIfMoved
+                                   : "take --split test or train, or leave --data away"});
   }
   const DatasetPtr all = open(data::Split::kTrain);
   return wanted.is_own ? own_part(split, plan, all) : all;
@@ -215,6 +224,9 @@ AskedClassifier ask_classifier(const AskOptions& said,
   check_fits(wanted, samples->spec(), seen);
   check_class_names(told.at("plan"), samples->spec(), said_data(wanted.data, wanted.data_dir));
   if (wanted.is_own) note_content(said.split, plan, samples, asked.notes);
+  if (wanted.is_elsewhere && said.split == "train")
+    asked.notes.push_back(
+        concat("all samples are asked about, those that a run holds out among them: ", kIfMoved));
   for (std::string& remark : samples->remarks()) asked.notes.push_back(std::move(remark));
   // An answer is one to the file that was asked about.
   data::ReadableSamples readable = data::without_substitutes(std::move(samples));

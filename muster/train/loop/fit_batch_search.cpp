@@ -12,6 +12,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/distributed/own_failure.h"
 #include "muster/memory/allocator/counters.h"
 #include "muster/memory/batch/batch_finder.h"
 #include "muster/memory/guard/guard.h"
@@ -134,6 +135,17 @@ class BatchMeasure {
   std::map<int64_t, Json> found_of_strategy_;  // by batch
 };
 
+/// Throws on all ranks, whose probes were the same, where nothing fits.
+memory::BatchFound found_by(const memory::BatchFinder& finder,
+                            const distributed::ProcessGroup& group) {
+  try {
+    return finder.found();
+  } catch (const Error&) {
+    distributed::note_common_failure(group);
+    throw;
+  }
+}
+
 /// So that an epoch's last batch is not of a sample or none on some rank, which batch normalisations
 /// cannot train on.
 /// `pieces`: into which the strategy cuts a replica's batch.
@@ -212,7 +224,7 @@ std::optional<FitPlan> find_batch(const FitRequest& run, const distributed::Proc
     finder.tell(measure.of(*batch));
     if (measure.stopped()) return std::nullopt;
   }
-  const memory::BatchFound found = finder.found();
+  const memory::BatchFound found = found_by(finder, group);
   const bool wants_fastest = plan.options.batch_size.search != "auto";
   const int64_t per_replica = wants_fastest ? found.fastest : found.largest;
   FitPlan out = with_batch_size(plan, with_a_last_batch(plan, per_replica * replicas, pieces));

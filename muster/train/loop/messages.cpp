@@ -2,6 +2,7 @@
 
 #include "muster/base/metric_text.h"
 #include "muster/base/text.h"
+#include "muster/train/plan/counted.h"
 
 namespace muster::train {
 
@@ -33,14 +34,12 @@ std::string early_stop_line(const FitPlan& plan, const EarlyStopping& best, int6
       plan.options.val_check_interval > 0 || plan.options.check_val_every_n_epoch > 1;
   if (!best.best()) {
     return concat("stopped early: ",
-                  best.epochs_waited(),
-                  by_step ? " validations" : " epochs",
+                  counted(best.epochs_waited(), by_step ? "validation" : "epoch"),
                   " without a finite ",
                   plan.options.monitor);
   }
   return concat("stopped early: ",
-                best.epochs_waited(),
-                by_step ? " validations" : " epochs",
+                counted(best.epochs_waited(), by_step ? "validation" : "epoch"),
                 " without a ",
                 plan.options.monitor,
                 " better than ",

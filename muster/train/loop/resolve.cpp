@@ -102,7 +102,7 @@ void resolve_strategy(FitOptions& options, FitNumbers& numbers, const Surroundin
   if (options.strategy == "auto")
     options.strategy = processes > 1 ? "ddp" : devices > 0 ? "dp" : "single";
   take_spec(options.strategy, numbers.strategy_name, numbers.strategy_params);
-  const StrategyEntry& strategy = strategies().at(numbers.strategy_name);
+  const StrategyEntry& strategy = strategy_named(numbers.strategy_name);
   check_ranks(strategy, options, processes, devices);
   numbers.threads = processes == 1 ? devices : 0;
   numbers.world_size = numbers.threads > 0 ? numbers.threads : processes;

@@ -1,19 +1,24 @@
 #include "muster/train/loop/run_limits.h"
 
 #include <string>
+#include <string_view>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/optim/schedule.h"
+#include "muster/train/plan/counted.h"
 
 namespace muster::train {
 namespace {
 
-void at_most(const char* flag, int64_t value, int64_t most, const char* what) {
+/// `one`: what there are at most so many of, if that is to be said.
+void at_most(
+    const char* flag, int64_t value, int64_t most, std::string_view one, std::string_view of) {
   if (value <= most) return;
-  throw usage_error({.refused = flag,
-                     .rule = concat("at most the ", most, what),
-                     .value = std::to_string(value)});
+  throw usage_error(
+      {.refused = flag,
+       .rule = concat("at most the ", one.empty() ? std::to_string(most) : counted(most, one), of),
+       .value = std::to_string(value)});
 }
 
 }  // namespace
@@ -44,23 +49,24 @@ void limit_to_overfit(FitOptions& options) {
 }
 
 void check_least_and_most(const FitOptions& options, const FitNumbers& numbers) {
-  at_most("--min-epochs", options.min_epochs, options.epochs, " of --epochs");
+  at_most("--min-epochs", options.min_epochs, options.epochs, "", " of --epochs");
   if (options.max_steps > 0)
-    at_most("--min-steps", options.min_steps, options.max_steps, " of --max-steps");
-  at_most("--min-steps", options.min_steps, numbers.total_steps, " steps of all epochs");
+    at_most("--min-steps", options.min_steps, options.max_steps, "", " of --max-steps");
+  at_most("--min-steps", options.min_steps, numbers.total_steps, "step", " of all epochs");
   if (numbers.steps_per_epoch > 0)
     at_most("--min-epochs",
             options.min_epochs,
             numbers.total_steps / numbers.steps_per_epoch,
-            " whole epochs within --max-steps");
+            "whole epoch",
+            " within --max-steps");
 }
 
 void check_validation(const FitOptions& options, const FitNumbers& numbers) {
   const int64_t interval = options.val_check_interval, every = options.check_val_every_n_epoch;
   if (numbers.validation_samples > 0 && options.limit_val_batches != 0) {
-    at_most("--val-check-interval", interval, numbers.steps_per_epoch, " steps of an epoch");
+    at_most("--val-check-interval", interval, numbers.steps_per_epoch, "step", " of an epoch");
     if (every > 1)
-      at_most("--check-val-every-n-epoch", every, options.epochs, " epochs, else there is none");
+      at_most("--check-val-every-n-epoch", every, options.epochs, "epoch", ", else there is none");
     return;
   }
   const bool scheduled = optim::schedules().at(numbers.schedule_name).needs_metric;

@@ -11,6 +11,7 @@
 #include "muster/tensor/intraop_threads.h"
 #include "muster/train/checkpoints/model_state.h"
 #include "muster/train/loop/alike_on_ranks.h"
+#include "muster/train/plan/counted.h"
 #include "muster/train/replicas/first_rank.h"
 
 namespace muster::train {
@@ -118,10 +119,12 @@ void check_limits(const FitOptions& options, const Checkpoint& resume) {
   };
   const int64_t epochs = options.epochs, max_steps = options.max_steps;
   if (at.epoch > epochs || (at.epoch == epochs && at.samples > 0)) {
-    refuse("--epochs", epochs, concat(at.epoch, at.samples > 0 ? " epochs and a part" : " epochs"));
+    refuse("--epochs",
+           epochs,
+           concat(counted(at.epoch, "epoch"), at.samples > 0 ? " and a part" : ""));
   }
   if (max_steps > 0 && at.step > max_steps)
-    refuse("--max-steps", max_steps, concat(at.step, " steps"));
+    refuse("--max-steps", max_steps, counted(at.step, "step"));
 }
 
 tensor::MathModes math_modes_of(const FitOptions& options) {

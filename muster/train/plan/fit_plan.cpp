@@ -5,6 +5,7 @@
 #include "muster/base/text.h"
 #include "muster/distributed/meet/backend.h"
 #include "muster/parallel/hook/comm_hook.h"
+#include "muster/train/plan/counted.h"
 #include "muster/train/plan/lr_search.h"
 #include "muster/train/plan/placement.h"
 
@@ -166,8 +167,8 @@ std::string explain(const FitOptions& options, const FitNumbers& plan, const std
          " per epoch, ",
          plan.total_steps,
          " in all (",
-         options.epochs,
-         options.epochs == 1 ? " epoch)" : " epochs)");
+         counted(options.epochs, "epoch"),
+         ")");
   if (const std::string limits = limits_of(options); !limits.empty()) line("limits", limits);
   if (options.overfit_batches > 0) line("overfits", "the same samples in each epoch, unshuffled");
   if (const std::string when = validations_of(options); !when.empty()) line("validation", when);
@@ -182,22 +183,22 @@ std::string explain(const FitOptions& options, const FitNumbers& plan, const std
       " kept",
       plan.validation_samples > 0 ? concat(", and the best by ", options.monitor) : "");
   if (options.patience > 0)
-    line("stops early",
-         "after ",
-         options.patience,
-         options.val_check_interval > 0 || options.check_val_every_n_epoch > 1 ? " validations"
-                                                                               : " epochs",
-         " without a better ",
-         options.monitor);
+    line(
+        "stops early",
+        "after ",
+        counted(options.patience,
+                options.val_check_interval > 0 || options.check_val_every_n_epoch > 1 ? "validation"
+                                                                                      : "epoch"),
+        " without a better ",
+        options.monitor);
   if (options.max_time > 0)
     line("ends", "after ", human_duration(options.max_time), " of the whole run");
   if (options.min_epochs > 0 || options.min_steps > 0)
     line("goes on",
          "for at least ",
-         options.min_epochs,
-         " epochs and ",
-         options.min_steps,
-         " steps");
+         counted(options.min_epochs, "epoch"),
+         " and ",
+         counted(options.min_steps, "step"));
   line("test", "with the ", options.test_weights, " weights");
   line("seed", options.seed);
   if (options.fast_dev_run) line("note", "a fast dev run: one batch of each, and nothing is kept");

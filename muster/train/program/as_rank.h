@@ -18,7 +18,8 @@ namespace muster::train {
 
 /// Runs it with errors in a user's words (in_torch_words). An error before the ranks have met also ends
 /// those of other machines, which would wait for this one; that takes three seconds at most. One that this
-/// rank has noted (own_failure.h) is heard by the others before the process ends.
+/// rank has noted (own_failure.h) is heard by the others before the process ends, and of one that all ranks
+/// have the process that serves their store ends last.
 template <class Command>
 int as_rank(Command&& command) {
   try {

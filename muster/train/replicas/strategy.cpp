@@ -13,6 +13,15 @@
 
 namespace muster::train {
 
+const StrategyEntry& strategy_named(std::string_view name) {
+  for (const StrategyEntry* entry : strategies()) {
+    if (entry->also_called.empty() || entry->also_called != name) continue;
+    throw usage_error({.refused = concat("unknown strategy \"", name, "\""),
+                       .hint = concat("it is \"", entry->name, "\" here: ", entry->help)});
+  }
+  return strategies().at(name);
+}
+
 int64_t bucket_bytes_of(int64_t bucket_mb, std::string_view owner) {
   constexpr int64_t kMost = int64_t{1} << 20;
   if (bucket_mb >= 1 && bucket_mb <= kMost) return bucket_mb << 20;

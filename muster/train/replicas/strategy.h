@@ -209,11 +209,16 @@ struct StrategyEntry {
   bool divides_model = false;
   /// What record() of a run tells people, for --explain; null: nothing.
   std::vector<std::string> (*lines_of_record)(const Json& record) = nullptr;
+  /// What others call it, for the hint of an error; empty: as we do.
+  std::string_view also_called = {};
 };
 
 /// Bytes of `bucket_mb` MiB. Throws a usage error that names `owner` for none, and for more than a
 /// TiB.
 int64_t bucket_bytes_of(int64_t bucket_mb, std::string_view owner);
+
+/// Of a command line. Throws a usage error, with a hint for a name that others know one by.
+const StrategyEntry& strategy_named(std::string_view name);
 
 /// All strategies (generated; see Note [Generated tables]).
 EntryTable<StrategyEntry> strategies();

@@ -57,6 +57,7 @@ extern constinit const StrategyEntry fsdp_entry{
     .places_units = true,
     .check_module =
         [](torch::nn::Module& module, const FitPlan&, const ParamValues&) { fsdp_units(module); },
-    .divides_model = true};
+    .divides_model = true,
+    .also_called = "zero3"};
 
 }  // namespace muster::train

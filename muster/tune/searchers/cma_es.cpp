@@ -285,7 +285,8 @@ void check(const CmaEsOptions& o) {
                      .value = spec_text("cma_es", kCmaEsParams, o)});
 }
 
-/// Refuses a space of which it could learn nothing.
+/// Refuses a space of which it could learn nothing. One in which nothing varies has nothing to learn:
+/// its point is every searcher's.
 void check_cma_space(const Space& space) {
   const auto opaque = space.opaque();
   if (!opaque.empty()) {

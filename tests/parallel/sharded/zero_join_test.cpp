@@ -98,12 +98,12 @@ std::vector<std::vector<Tensor>> joined_by_ddp(const JoinCase& test, unsigned se
   return ends;
 }
 
-std::vector<std::vector<Tensor>> joined_by_zero(const JoinCase& test, unsigned seed) {
+std::vector<std::vector<Tensor>> joined_by_zero(int stage, const JoinCase& test, unsigned seed) {
   const auto nets = joined_nets(world_of(test), seed);
   std::vector<std::vector<Tensor>> ends(nets.size());
   run_ranks(world_of(test), [&](ProcessGroup group) {
     const RandomNet net = nets[static_cast<size_t>(group.rank())];
-    ShardedDataParallel zero(net, group, {.stage = 2, .bucket_bytes = 2048});
+    ShardedDataParallel zero(net, group, {.stage = stage, .bucket_bytes = 2048});
     auto adam = joined_adam(zero.shard());
     zero.join(
         adam,
@@ -121,11 +121,13 @@ std::vector<std::vector<Tensor>> joined_by_zero(const JoinCase& test, unsigned s
 
 void expect_ends_of_ddp(const JoinCase& test) {
   for (const unsigned seed : {1U, 2U, 5U}) {
-    SCOPED_TRACE(concat("seed ", seed, ", ranks ", world_of(test)));
     const auto expected = joined_by_ddp(test, seed);
-    const auto ours = joined_by_zero(test, seed);
-    for (size_t rank = 0; rank < ours.size(); ++rank)
-      EXPECT_LE(difference(ours[rank], expected[rank]), 1e-12) << "rank " << rank;
+    for (const int stage : {1, 2}) {
+      SCOPED_TRACE(concat("stage ", stage, ", seed ", seed, ", ranks ", world_of(test)));
+      const auto ours = joined_by_zero(stage, test, seed);
+      for (size_t rank = 0; rank < ours.size(); ++rank)
+        EXPECT_LE(difference(ours[rank], expected[rank]), 1e-12) << "rank " << rank;
+    }
   }
 }
 
@@ -152,23 +154,98 @@ TEST(ZeroJoin, WeighsUnevenSharesExactly) {
 // Gradients that add up over backwards: DDP without join on as many batches is the reference, since its
 // join averages each backward apart.
 TEST(ZeroJoin, AddsUpBackwardsAlsoOnARankThatHasEnded) {
-  const JoinCase uneven{.batches = {2, 1}, .accumulated = 2};
-  const auto ours = joined_by_zero(uneven, 3);
-  EXPECT_EQ(difference(ours[0], ours[1]), 0);
-  // By hand: what one rank ends in, whose batches are halved where the other one has ended.
+  for (const bool initial : {true, false}) {
+    const JoinCase uneven{
+        .batches = {2, 1}, .options = {.divide_by_initial_world_size = initial}, .accumulated = 2};
+    // By hand: what one rank ends in, whose late batches are halved if all ranks divide.
+    RandomNet net(3);
+    net->to(torch::kDouble);
+    auto adam = joined_adam(trained_of(*net));
+    for (int64_t step = 0; step < 2; ++step) {
+      adam.zero_grad();
+      const int ranks = step == 0 ? 2 : 1;
+      for (int64_t micro = 0; micro < 2; ++micro)
+        for (int rank = 0; rank < ranks; ++rank)
+          (loss_of(net->forward(batch_of(step * 2 + micro, rank, 2, torch::kDouble))) /
+           (initial ? 2 : ranks))
+              .backward();
+      adam.step();
+    }
+    const std::vector<Tensor> trained = copies(trained_of(*net));
+    for (const int stage : {1, 2}) {
+      SCOPED_TRACE(
+          concat("stage ", stage, initial ? ", by all ranks" : ", by those that are there"));
+      const auto ours = joined_by_zero(stage, uneven, 3);
+      EXPECT_EQ(difference(ours[0], ours[1]), 0);
+      const std::vector<Tensor> of_ours(ours[0].begin(),
+                                        ours[0].begin() + static_cast<int64_t>(trained.size()));
+      EXPECT_LE(difference(of_ours, trained), 1e-12);
+    }
+  }
+}
+
+// Else a rank that has ended would add to gradients that the others no longer have.
+TEST(ZeroJoin, RefusesAStepWhoseGradientsWereDroppedBehindItsForward) {
+  for (const int stage : {1, 2}) {
+    for (const bool by_module : {false, true}) {
+      SCOPED_TRACE(concat("stage ", stage, by_module ? ", by the module" : ""));
+      const auto nets = joined_nets(2, 1);
+      run_ranks(2, [&](ProcessGroup group) {
+        RandomNet net = nets[static_cast<size_t>(group.rank())];
+        ShardedDataParallel zero(net, group, {.stage = stage});
+        auto adam = joined_adam(zero.shard());
+        EXPECT_THAT(error_of([&] {
+                      zero.join(adam, [&] {
+                        for (int64_t i = 0; i < (group.rank() == 0 ? 2 : 1); ++i) {
+                          const Tensor loss =
+                              loss_of(zero.forward(batch_of(i, group.rank(), 2, torch::kDouble)));
+                          by_module ? net->zero_grad() : zero.zero_grad();
+                          loss.backward();
+                          zero.step(adam);
+                        }
+                      });
+                    }),
+                    HasSubstr("zero_grad() lies before the first forward"));
+      });
+    }
+  }
+}
+
+// Half of a step's backwards wait for the other half.
+TEST(ZeroJoin, ShadowsAStepWithoutSyncInStage1) {
+  const auto nets = joined_nets(2, 3);
+  std::vector<std::vector<Tensor>> ends(2);
+  run_ranks(2, [&](ProcessGroup group) {
+    const RandomNet net = nets[static_cast<size_t>(group.rank())];
+    ShardedDataParallel zero(net, group, {.stage = 1});
+    auto adam = joined_adam(zero.shard());
+    zero.join(adam, [&] {
+      for (int64_t i = 0; i < (group.rank() == 0 ? 1 : 3); ++i) {
+        zero.zero_grad();
+        for (int64_t micro = 0; micro < 2; ++micro) {
+          const auto scope = zero.accumulate(micro, 2);
+          loss_of(zero.forward(batch_of(2 * i + micro, group.rank(), 2, torch::kDouble)))
+              .backward();
+        }
+        zero.step(adam);
+      }
+    });
+    ends[static_cast<size_t>(group.rank())] = copies(state_of(*net));
+  });
+  EXPECT_EQ(difference(ends[0], ends[1]), 0);
   RandomNet net(3);
   net->to(torch::kDouble);
   auto adam = joined_adam(trained_of(*net));
-  for (int64_t step = 0; step < 2; ++step) {
+  for (int64_t i = 0; i < 3; ++i) {
     adam.zero_grad();
     for (int64_t micro = 0; micro < 2; ++micro)
-      for (int rank = 0; rank < (step == 0 ? 2 : 1); ++rank)
-        (loss_of(net->forward(batch_of(step * 2 + micro, rank, 2, torch::kDouble))) / 2).backward();
+      for (int rank = i == 0 ? 0 : 1; rank < 2; ++rank)
+        (loss_of(net->forward(batch_of(2 * i + micro, rank, 2, torch::kDouble))) / 2).backward();
     adam.step();
   }
-  std::vector<Tensor> trained = copies(trained_of(*net));
-  std::vector<Tensor> of_ours(ours[0].begin(),
-                              ours[0].begin() + static_cast<int64_t>(trained.size()));
+  const std::vector<Tensor> trained = copies(trained_of(*net));
+  const std::vector<Tensor> of_ours(ends[0].begin(),
+                                    ends[0].begin() + static_cast<int64_t>(trained.size()));
   EXPECT_LE(difference(of_ours, trained), 1e-12);
 }
 
@@ -187,14 +264,15 @@ TEST(ZeroJoin, EndsAllWhereOneEndsIfThatIsAsked) {
   });
 }
 
-TEST(ZeroJoin, RefusesOtherStagesAndOtherOptimizers) {
-  const auto nets = joined_nets(2, 1);
+TEST(ZeroJoin, RefusesStage3AndOtherOptimizers) {
+  const auto nets = joined_nets(2, 1), others = joined_nets(2, 1);
   run_ranks(2, [&](ProcessGroup group) {
     const RandomNet net = nets[static_cast<size_t>(group.rank())];
     {
-      ShardedDataParallel zero(net, group, {.stage = 1});
+      const RandomNet other = others[static_cast<size_t>(group.rank())];
+      ShardedDataParallel zero(other, group, {.stage = 3, .units = other->units()});
       auto adam = joined_adam(zero.shard());
-      EXPECT_THAT(error_of([&] { zero.join(adam, [] {}); }), HasSubstr("ZeRO stage 1"));
+      EXPECT_THAT(error_of([&] { zero.join(adam, [] {}); }), HasSubstr("weigh(loss, 0)"));
     }
     ShardedDataParallel zero(net, group, {.stage = 2});
     auto wrong = joined_adam(trained_of(*net));

@@ -87,6 +87,26 @@ TEST_F(OwnImages, AllOfAnotherFolderIsAskedAbout) {
   EXPECT_THAT(refused.err(), HasSubstr("the samples have classes to compare them with"));
 }
 
+TEST_F(OwnImages, ThatWereMovedAreOtherDataUnlessTheyAreNamedByTheirFolder) {
+  Launched trained(joined(
+      test::train_words(
+          "folder:" + at("pets") + ",size=8", "4", {"--workers", "0", "--validation-samples", "2"}),
+      {"--epochs", "1", "--output", at("run")}));
+  ASSERT_EQ(trained.wait(kImagesLimit).code, 0) << trained.err();
+  fs::rename(at("pets"), at("moved"));
+  const std::string moved = "folder:" + at("moved") + ",size=8";
+  Launched refused({"evaluate", at("run"), "--data", moved, "--split", "validation"});
+  EXPECT_EQ(refused.wait(kImagesLimit).code, 2);
+  EXPECT_THAT(refused.err(), HasSubstr("say where it lies now: --data-dir PATH"));
+  Launched all({"evaluate", at("run"), "--data", moved, "--split", "train"});
+  ASSERT_EQ(all.wait(kImagesLimit).code, 0) << all.err();
+  EXPECT_THAT(all.err(), HasSubstr("--data in another place is other data"));
+  Launched own({"evaluate", at("run"), "--data-dir", at("moved"), "--split", "validation"});
+  ASSERT_EQ(own.wait(kImagesLimit).code, 0) << own.err();
+  EXPECT_THAT(own.err(),
+              AllOf(HasSubstr("on the 2 validation samples"), Not(HasSubstr("other data"))));
+}
+
 TEST_F(OwnImages, AFileThatIsNotThereIsNoWrongUse) {
   fs::create_symlink(at("nowhere"), at("pets/train/cat/9.jpg"));
   Launched trained(train("folder:" + at("pets") + ",size=8"));

@@ -66,6 +66,20 @@ TEST(PipelineBatchCommand, FindsTheBatchOfAPipeline) {
   }
 }
 
+// The second stage has room for its weights, and none for their gradients. All ranks say so, and the one
+// that serves their store ends last: else the others' questions to it would be answered by c10d, with
+// stack traces.
+TEST(PipelineBatchCommand, ASearchThatFindsNothingEndsWithASentenceAlone) {
+  const test::Folder folder;
+  const Words more{"--strategy", "pipeline:micro_batches=2,split=0/1", "--on-oom", "split"};
+  const CappedRun run =
+      capped_run(test::on_ranks(2, wide(folder.path() / "a", more, "auto")), 120'000);
+  EXPECT_EQ(run.code, 1);
+  EXPECT_THAT(run.err, HasSubstr("a batch size that fits: not even "));
+  for (const char* of_c10d : {"TCPStore", "recvValue", "C++ CapturedTraceback", "Exception raised"})
+    EXPECT_THAT(run.err, Not(HasSubstr(of_c10d)));
+}
+
 // Where a stage begins is measured, and what a probe was measured with is what the run goes on with.
 TEST(PipelineBatchCommand, FindsTheBatchOfAPipelineWhoseCutIsMeasured) {
   const test::Folder folder;

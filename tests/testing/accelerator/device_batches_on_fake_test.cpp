@@ -8,7 +8,9 @@
 
 #include "muster/data/loader/device_batches.h"
 #include "muster/data/samplers/random.h"
+#include "muster/data/sets/image_dataset.h"
 #include "muster/data/sets/tensor_dataset.h"
+#include "muster/data/transform/transformed.h"
 #include "muster/tensor/device/device_spans.h"
 
 #include "tests/support/error_of.h"
@@ -133,6 +135,33 @@ TEST(DeviceBatches, AreMadeInPinnedMemorySoThatNoCopyWaits) {
     const auto arrived = batches.next();
     for (const auto& [name, tensor] : arrived->on_host().tensors)
       EXPECT_TRUE(tensor.is_pinned()) << name;
+  }
+}
+
+TEST(DeviceBatches, OfNormalisedImagesHaveTheNumbersOfTheHostsAndArePinned) {
+  const FakeAccelerator fake({.poison = true});
+  const auto images =
+      std::make_shared<data::ImageDataset>(data::DataSpec{.name = "images",
+                                                          .sample_shape = {3, 8, 8},
+                                                          .classes = kSamples,
+                                                          .mean = {0.5, 0.4, 0.3},
+                                                          .standard_deviation = {0.2, 0.3, 0.4}},
+                                           torch::randint(256, {kSamples, 3, 8, 8}, torch::kByte),
+                                           torch::arange(kSamples));
+  for (const auto& dataset : {std::shared_ptr<const data::Dataset>(images),
+                              data::transformed(images, "center_crop:size=4")}) {
+    const std::vector<Batch> expected = batches_of(dataset);
+    Loader loader = loader_of(dataset, kFake0, 2);
+    DeviceBatches batches(kFake0);
+    batches.begin(loader.epoch(1));
+    size_t count = 0;
+    while (const auto arrived = batches.next()) {
+      ASSERT_LT(count, expected.size());
+      expect_same(arrived->on_host(), expected[count++]);
+      for (const auto& [name, tensor] : arrived->on_host().tensors)
+        EXPECT_TRUE(tensor.is_pinned()) << name;
+    }
+    EXPECT_EQ(count, expected.size());
   }
 }
 

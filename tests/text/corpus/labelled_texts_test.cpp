@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "muster/base/file.h"
 #include "muster/text/corpus/text_data.h"
@@ -84,6 +85,18 @@ TEST_F(LabelledTextsOf, AFolderTakesFilesInAnyCaseAndSaysWhyALinkIsNone) {
   ASSERT_EQ(texts.bad.size(), 1U);
   EXPECT_EQ(texts.bad[0].why,
             "it cannot be read: no such file: " + (root() / "neg/b.txt").string());
+}
+
+// Nobody writes into it: opening it would never end.
+TEST_F(LabelledTextsOf, APipeAmongTextsIsBad) {
+  put("pos/a.txt", "good");
+  put("neg/a.txt", "bad");
+  ASSERT_EQ(::mkfifo((root() / "neg/b.txt").c_str(), 0600), 0);
+  const LabelledTexts texts = read_labelled_texts(root(), {}, {});
+  EXPECT_THAT(texts.texts, ElementsAre("bad", "good"));
+  ASSERT_EQ(texts.bad.size(), 1U);
+  EXPECT_EQ(texts.bad[0].place, (root() / "neg/b.txt").string());
+  EXPECT_EQ(texts.bad[0].why, "it is a pipe, a socket or a device");
 }
 
 TEST_F(LabelledTextsOf, AFolderHasAFileForEachSample) {

@@ -170,7 +170,7 @@ TEST(CheckValEveryNEpoch, HoldsForValidationsInsideOfEpochsAndForPatience) {
   const test::Noted ended = run_noted(options, folder.path());
   EXPECT_EQ(ended.result.steps, 4 * kEpochSteps);  // two validations
   EXPECT_THAT(ended.notes,
-              Contains(HasSubstr("stopped early: 1 validations without a validate_loss better "
+              Contains(HasSubstr("stopped early: 1 validation without a validate_loss better "
                                  "than step 26's")));
   options.patience = 0;
   options.epochs = 2;

@@ -106,6 +106,23 @@ TEST(Plan, SingleMeansOneRank) {
               HasSubstr("did you mean \"ddp\"?"));
 }
 
+TEST(Plan, AStrategyThatOthersCallOtherwiseIsHintedAt) {
+  const std::string text =
+      refusal_of([&] { resolve(said([&](auto& o) { o.strategy = "zero3"; })); });
+  EXPECT_THAT(text, HasSubstr("unknown strategy \"zero3\""));
+  EXPECT_THAT(text, HasSubstr("it is \"fsdp\" here"));
+  EXPECT_THAT(refusal_of([&] { resolve(said([&](auto& o) { o.strategy = "zero4"; })); }),
+              HasSubstr("did you mean \"zero"));
+}
+
+TEST(Plan, ABudgetWithAColonTooManyIsOneClearError) {
+  EXPECT_EQ(
+      refusal_of(
+          [&] { resolve(said([&](auto& o) { o.activation_checkpointing = "budget::512MiB"; })); }),
+      "--activation-checkpointing: off, blocks, every:K or budget:BYTES, K and BYTES at least 1 "
+      "(got budget::512MiB)\nhint: one colon: budget:512MiB, for one");
+}
+
 TEST(Plan, RefusesNumbersOutOfRange) {
   EXPECT_THAT(refusal_of([&] { resolve(said([&](auto& o) { o.epochs = 0; })); }),
               HasSubstr("--epochs: at least 1 (got 0)"));

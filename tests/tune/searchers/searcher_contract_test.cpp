@@ -124,11 +124,12 @@ class SearcherContract : public ::testing::TestWithParam<std::string> {
     return trial;
   }
   const Space& space() const { return entry().enumerates ? finite_space() : any_space(); }
-  std::unique_ptr<Searcher> make(uint64_t seed = 1) const {
+  std::unique_ptr<Searcher> make(uint64_t seed = 1) const { return make_over(space(), seed); }
+  std::unique_ptr<Searcher> make_over(const Space& space, uint64_t seed = 1) const {
     ParamValues few;  // for who looks among many points: under a sanitizer that takes minutes
     if (test::has_option(entry(), "samples")) few["samples"] = "32";
     if (of_two() && test::has_option(entry(), "population")) few["population"] = "8";
-    SearcherContext context{.space = space(), .seed = seed, .num_samples = kContractTrials};
+    SearcherContext context{.space = space, .seed = seed, .num_samples = kContractTrials};
     if (of_two()) context.objectives = {{"accuracy", Mode::kMax}, {"step_s", Mode::kMin}};
     return entry().make(context, few);
   }
@@ -314,6 +315,26 @@ TEST_P(SearcherContract, TrialsThatFailOrReportNothingUsableAreBorne) {
     const Point point = space().with_conditions(suggestion.point);
     searcher->suggested(number, point, suggestion.memo);
     searcher->told({.number = number, .point = point, .state = TrialState::kFailed, .score = kNan});
+  }
+}
+
+// Nothing is refused: a study may leave one value for each parameter, and repeat it.
+TEST_P(SearcherContract, ASpaceWithoutFreedomHasItsOnePointForEveryTrial) {
+  static const Space no_freedom = {{"one", randint(4, 5)}, {"same", choice({"a"})}};
+  const auto searcher = make_over(no_freedom);
+  for (int64_t number = 0; number < kContractTrials; ++number) {
+    const Suggestion suggestion = searcher->suggest(number, Point(2, kNan));
+    if (suggestion.kind == Suggestion::kFinished) {
+      EXPECT_TRUE(entry().enumerates);
+      EXPECT_EQ(number, 1);
+      return;
+    }
+    ASSERT_EQ(suggestion.kind, Suggestion::kPoint) << number;
+    ASSERT_EQ(suggestion.point, (Point{4, 0})) << number;
+    searcher->suggested(number, suggestion.point, suggestion.memo);
+    FinishedTrial trial = finished(no_freedom, number, suggestion.point);
+    if (of_two()) add_goals(trial);
+    searcher->told(trial);
   }
 }
 
