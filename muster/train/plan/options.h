@@ -67,16 +67,18 @@ struct FitOptions {
   std::string tensorboard = "scalars";  ///< off; or all: histograms and images as well
 };
 
-/// What `muster train` takes: a model of the zoo, told from images to classes, and its data.
+/// What `muster train` takes: a model of the zoo, its data, and from these to classes, or to a number.
 struct TrainOptions : FitOptions {
-  TrainOptions() { monitor = "validate_accuracy"; }
+  TrainOptions() { monitor = "auto"; }  // validate_accuracy, or of a regression validate_loss
 
   std::string model = "cnn";
   std::string data = "fashion-mnist";
   std::filesystem::path data_dir;  ///< empty: the dataset's own places
   std::filesystem::path weights;   ///< a safetensors file to start from; empty: drawn from the seed
   std::string head = "keep";       ///< or new: the last layer is drawn, not taken from `weights`
-  double label_smoothing = 0;      ///< 0 … 1
+  /// auto: cross_entropy of classes, mse of numbers; those may have parse_regression_loss()'s.
+  std::string loss = "auto";
+  double label_smoothing = 0;       ///< 0 … 1
   int64_t validation_samples = -1;  ///< held out of the training split; -1: a twelfth, to 5,000
   /// Which ones: stratified or random by the seed, the tail, or file:FILE; auto: stratified if the
   /// data tells its classes, else random.
