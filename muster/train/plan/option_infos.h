@@ -232,6 +232,12 @@ void visit_options(Options& options, Visitor&& visit) {
                    kFree,
                    false},
         options.deterministic);
+  visit(OptionInfo{"detect_anomaly",
+                   "",
+                   "end with the name of the operator whose gradient is NaN; slow",
+                   kFree,
+                   false},
+        options.detect_anomaly);
   visit(OptionInfo{"channels_last",
                    "",
                    "images and weights with their channels last in memory: convolutions may be "

@@ -3,6 +3,7 @@
 //     maker, sample, train_step, loss, metric, evaluate_step
 //     never      a sample that does not come
 //     nan        the metric is NaN instead
+//     gradient   the gradient of a square root is NaN, and the loss is not
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -62,7 +63,8 @@ class Failing final : public mt::Task {
     const bool now = at.phase != mt::Phase::kTrain || at.step + 1 >= fault_.step;
     if (now) fault_.fail(at.phase == mt::Phase::kTrain ? "train_step" : "evaluate_step");
     const torch::Tensor error = net_->forward(batch["data"]).squeeze(1) - batch["target"];
-    const torch::Tensor loss = error.pow(2).mean();
+    torch::Tensor loss = error.pow(2).mean();
+    if (now && fault_.is("gradient")) loss = loss + 0 * (error - error).sqrt().sum();
     const torch::Tensor sum = error.detach().abs().sum();
     return {.loss = now && fault_.is("loss") ? loss.detach() : loss,
             .values = {{now && fault_.is("metric") ? "eror" : "error",
