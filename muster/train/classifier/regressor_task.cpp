@@ -21,8 +21,7 @@ double root_of_mean(std::span<const double> values) { return std::sqrt(values[0]
 
 /// Of the mean squared error, the targets' mean and the mean of their squares.
 double determination(std::span<const double> values) {
-  constexpr double kRounding =
-      1e-12;  // of targets that are all the same the difference is not quite 0
+  constexpr double kRounding = 1e-12;  // that of targets which are all the same
   const double error = values[0], square = values[1] * values[1];
   const double variance = values[2] - square;
   if (variance <= kRounding * square || variance <= 0) return error > 0 ? 0 : 1;
