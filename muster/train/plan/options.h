@@ -26,9 +26,9 @@ struct FitOptions {
   std::string lr_schedule = "constant";
   std::string precision = "32";                      ///< or bf16-mixed or 16-mixed, as Lightning's
   std::string float32_matmul_precision = "highest";  ///< or high or medium, as PyTorch's
-  bool deterministic = false;  ///< operators whose results differ from run to run are refused
+  bool deterministic = false;   ///< operators whose results differ from run to run are refused
   bool detect_anomaly = false;  ///< an operator whose gradient is NaN ends the run by its name
-  bool channels_last = false;  ///< images and convolutions' weights in that memory format
+  bool channels_last = false;   ///< images and convolutions' weights in that memory format
   int64_t epochs = 5;
   BatchSize batch_size = 128;           ///< global: all ranks together
   int64_t eval_batch_size = 256;        ///< per rank, in validation and test
