@@ -8,6 +8,7 @@
 #include "muster/train/classifier/asked_classifier.h"
 #include "muster/train/classifier/classifier_task.h"
 #include "muster/train/classifier/predictions_csv.h"
+#include "muster/train/classifier/regressor_task.h"
 #include "muster/train/classifier/train_plan.h"
 #include "muster/train/classifier/trainer.h"
 #include "muster/train/loop/evaluate.h"

@@ -17,6 +17,8 @@ int run_evaluate_command(std::span<const std::string> args, program::Console& co
 }  // namespace
 
 extern constinit const CommandEntry evaluate_entry{
-    "evaluate", "measure a trained model: loss, accuracy, F1", &run_evaluate_command};
+    "evaluate",
+    "measure a trained model: loss, accuracy, F1, or rmse, mae, r2",
+    &run_evaluate_command};
 
 }  // namespace muster::cli

@@ -39,6 +39,8 @@ struct SurveyedRows {
   LabelledRows rows;
   std::vector<std::pair<std::string, int64_t>> classes;  ///< with their rows
   std::vector<ColumnSpan> spans;                         ///< of rows.features
+  std::vector<Feature> target;                           ///< one, of a regression
+  std::vector<ColumnSpan> target_span;
 
   int64_t count() const { return static_cast<int64_t>(rows.table.rows.size()); }
   double imbalance() const {
@@ -84,23 +86,42 @@ void move_unknown_classes(LabelledRows& rows, const std::vector<std::string>& kn
   rows.targets = std::move(targets);
 }
 
-SurveyedRows survey_rows(std::string name,
-                         const std::filesystem::path& path,
-                         const formats::CsvDataOptions& options,
-                         const std::vector<std::string>& known) {
-  SurveyedRows out{.name = std::move(name), .rows = formats::read_labelled_rows(options, path)};
+void count_classes(SurveyedRows& out,
+                   const formats::CsvDataOptions& options,
+                   const std::vector<std::string>& known) {
   if (!known.empty()) move_unknown_classes(out.rows, known);
   const std::vector<std::string> names = known.empty() ? text::classes_of(out.rows.targets) : known;
   if (known.empty()) formats::check_classes(out.rows.table, options.target, names);
   std::map<std::string, int64_t> counts;
   for (const std::string& target : out.rows.targets) ++counts[target];
   for (const std::string& one : names) out.classes.emplace_back(one, counts[one]);
+}
+
+SurveyedRows survey_rows(std::string name,
+                         const std::filesystem::path& path,
+                         const formats::CsvDataOptions& options,
+                         const std::vector<std::string>& known) {
+  SurveyedRows out{.name = std::move(name), .rows = formats::read_labelled_rows(options, path)};
+  if (!options.is_measured()) count_classes(out, options, known);
   std::vector<int64_t> all(out.rows.table.rows.size());
   std::iota(all.begin(), all.end(), 0);
+  if (options.is_measured()) {
+    out.target = {formats::measured_target(options)};
+    if (!all.empty()) formats::learn_features(out.rows.table, all, out.target);
+    out.target_span = {span_of(out.rows.table, out.target[0])};
+  }
   if (!all.empty()) formats::learn_features(out.rows.table, all, out.rows.features);
   for (const Feature& feature : out.rows.features)
     out.spans.push_back(span_of(out.rows.table, feature));
   return out;
+}
+
+Json span_json(const Feature& feature, const ColumnSpan& span) {
+  return {{"name", feature.column},
+          {"least", span.least},
+          {"mean", feature.mean},
+          {"greatest", span.greatest},
+          {"deviation", span.deviation_of(feature)}};
 }
 
 Json split_json(const SurveyedRows& split) {
@@ -113,31 +134,34 @@ Json split_json(const SurveyedRows& split) {
       columns.push_back({{"name", feature.column}, {"categories", feature.categories}});
       continue;
     }
-    columns.push_back({{"name", feature.column},
-                       {"least", split.spans[at].least},
-                       {"mean", feature.mean},
-                       {"greatest", split.spans[at].greatest},
-                       {"deviation", split.spans[at].deviation_of(feature)}});
+    columns.push_back(span_json(feature, split.spans[at]));
   }
   for (const formats::BadRow& row : split.rows.table.bad)
     bad.push_back({{"place", row.place}, {"fault", row.why}});
+  Json target;
+  if (!split.target.empty()) target = span_json(split.target[0], split.target_span[0]);
   return {{"split", split.name},
           {"path", split.rows.table.name},
           {"rows", split.count()},
           {"classes", std::move(classes)},
+          {"target", std::move(target)},
           {"imbalance", split.imbalance() == 0 ? Json() : Json(split.imbalance())},
           {"columns", std::move(columns)},
           {"width", split.width()},
           {"bad", std::move(bad)}};
 }
 
-std::string column_grid(const SurveyedRows& split, size_t width) {
+/// Of columns of which some may be categories.
+std::string column_grid(const char* heading,
+                        const std::vector<Feature>& features,
+                        const std::vector<ColumnSpan>& spans,
+                        size_t width) {
   std::vector<Column> columns{
-      {"column"}, {"least"}, {"mean"}, {"greatest"}, {"deviation"}, {"values"}};
+      {heading}, {"least"}, {"mean"}, {"greatest"}, {"deviation"}, {"values"}};
   bool has_categories = false;
-  for (size_t at = 0; at < split.rows.features.size(); ++at) {
-    const Feature& feature = split.rows.features[at];
-    const ColumnSpan& span = split.spans[at];
+  for (size_t at = 0; at < features.size(); ++at) {
+    const Feature& feature = features[at];
+    const ColumnSpan& span = spans[at];
     const double numbers[] = {span.least, feature.mean, span.greatest, span.deviation_of(feature)};
     const bool is_number = feature.categories.empty();
     columns[0].cells.emplace_back(printable(feature.column));
@@ -152,11 +176,17 @@ std::string column_grid(const SurveyedRows& split, size_t width) {
 }
 
 void print_split(std::ostream& out, const SurveyedRows& split, const InfoOptions& shown) {
-  out << split.name << ": " << counted(split.count(), "row") << " in " << split.classes.size()
-      << (split.classes.size() == 1 ? " class" : " classes") << " of " << split.rows.table.name
-      << '\n'
-      << class_grid(split.classes, "rows", split.count(), shown.width)
-      << column_grid(split, shown.width);
+  out << split.name << ": " << counted(split.count(), "row");
+  if (split.target.empty()) {
+    out << " in " << split.classes.size() << (split.classes.size() == 1 ? " class" : " classes");
+  }
+  out << " of " << split.rows.table.name << '\n';
+  if (split.target.empty()) {
+    out << class_grid(split.classes, "rows", split.count(), shown.width);
+  } else {
+    out << column_grid("target", split.target, split.target_span, shown.width);
+  }
+  out << column_grid("column", split.rows.features, split.spans, shown.width);
   out << "numbers  " << split.width() << " of each row go to the model\n";
   if (split.classes.size() > 1 && split.imbalance() > 0)
     out << "balance  the largest class has " << fixed(split.imbalance(), 1)
@@ -175,8 +205,11 @@ void show_row_info(std::ostream& out, const InfoOptions& options) {
   std::vector<SurveyedRows> splits;
   splits.push_back(survey_rows(said.test.empty() ? "all" : "train", said.path, said, {}));
   if (!said.test.empty())
-    splits.push_back(
-        survey_rows("test", said.test, said, text::classes_of(splits[0].rows.targets)));
+    splits.push_back(survey_rows("test",
+                                 said.test,
+                                 said,
+                                 said.is_measured() ? std::vector<std::string>()
+                                                    : text::classes_of(splits[0].rows.targets)));
   if (options.json) {
     Json json = Json::array();
     for (const SurveyedRows& split : splits) json.push_back(split_json(split));

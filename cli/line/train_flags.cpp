@@ -20,17 +20,18 @@ constexpr const char* kTrainExamples =
     "  muster train --resume runs/a --epochs 10\n"
     "  muster train --model mlp:hidden=256,layers=3 --optimizer adamw --lr 0.001\n"
     "  muster train --config run.toml --seed 2\n"
-    "  muster train --data synthetic:samples=2048 --explain\n\n"
+    "  muster train --data synthetic:samples=2048 --explain\n"
+    "  muster train --model mlp --data csv:rows.csv,target=price,target_kind=number\n\n"
     "Under `muster run` or torchrun each process is one rank; the batch size is the\n"
     "global one and is divided by the ranks. The folder given by --output gets\n"
     "config.json, metrics.csv and .jsonl, TensorBoard events, checkpoints/step-N,\n"
     "latest, best, and at the end index.html with the curves.\n"
-    "The last line on stdout is the test accuracy.\n\n"
+    "The last line on stdout is the test accuracy, of a regression the test rmse.\n\n"
     "Exit codes: 0 trained and tested, 1 failed (a run that diverged, too), 2 wrong\n"
     "use, 130 interrupted with the state saved.";
 
 constexpr std::string_view kSpecs[] = {
-    "model", "data", "strategy", "comm-hook", "optimizer", "lr-schedule", "precision"};
+    "model", "data", "strategy", "comm-hook", "optimizer", "lr-schedule", "precision", "loss"};
 constexpr std::string_view kPaths[] = {"data-dir", "weights", "output", "trace"};
 constexpr program::ConfigOwner kOwners[] = {{"model", "model"},
                                             {"data", "dataset"},

@@ -6,6 +6,7 @@
 #include "muster/base/error.h"
 #include "muster/base/name_list.h"
 #include "muster/base/text.h"
+#include "muster/formats/learned.h"
 #include "muster/formats/utf8.h"
 
 namespace muster::formats {
@@ -35,9 +36,13 @@ void check_column_names(const Table& table, const LabelledRows& rows, const std:
 /// Why a row is no sample by its class or its categories; empty if it is one.
 std::string fault_of_row(const TableRow& row,
                          size_t target,
+                         bool is_measured,
                          const std::vector<std::pair<size_t, std::string>>& categorical) {
-  if (row.fields[target].empty()) return "it has no class";
-  std::string fault = class_fault(row.fields[target]);
+  std::string fault;
+  if (!is_measured) {
+    if (row.fields[target].empty()) return "it has no class";
+    fault = class_fault(row.fields[target]);
+  }
   for (const auto& [column, name] : categorical) {
     if (!fault.empty()) break;
     fault = utf8_fault(row.fields[column]);
@@ -51,6 +56,13 @@ std::string fault_of_row(const TableRow& row,
 CsvDataOptions csv_data_options(const ParamValues& values, const std::filesystem::path& data_dir) {
   auto options = resolve_params<CsvDataOptions>(kCsvDataParams, values, kCsvDataOwner);
   check_row_params(kCsvDataOwner, options.bad_rows, options.test_fraction);
+  const std::vector<std::string> kinds{"class", "number"};
+  if (std::ranges::find(kinds, options.target_kind) == kinds.end()) {
+    throw usage_error({.refused = concat(kCsvDataOwner, " parameter \"target_kind\""),
+                       .rule = "class or number",
+                       .value = options.target_kind,
+                       .hint = suggestion(options.target_kind, kinds)});
+  }
   if (!data_dir.empty()) options.path = data_dir.string();
   if (!options.path.empty()) return options;
   throw usage_error({.refused = std::string(kCsvDataOwner),
@@ -64,10 +76,33 @@ Table read_csv(const CsvDataOptions& options, const std::filesystem::path& path)
       path, {.delimiter = options.delimiter, .header = options.header, .quotes = options.quotes});
 }
 
+Feature measured_target(const CsvDataOptions& options) { return {.column = options.target}; }
+
+namespace {
+
+/// Rows without a number there are bad; a column of texts is another mistake.
+void keep_measured_rows(Table& table, const CsvDataOptions& options) {
+  const size_t column = column_named(table, options.target, "parameter \"target\"");
+  const bool has_number = std::ranges::any_of(table.rows, [column](const TableRow& row) {
+    return number_in(row.fields[column]).has_value();
+  });
+  if (!has_number && !table.rows.empty()) {
+    throw usage_error(
+        {.refused = concat("column \"", options.target, "\" of ", table.name),
+         .rule = "with target_kind=number it is a column of numbers",
+         .value = concat('"', table.rows.front().fields[column].substr(0, 60), "\", …"),
+         .hint = "leave target_kind away: its texts are classes"});
+  }
+  move_bad_numbers(table, {measured_target(options)});
+}
+
+}  // namespace
+
 LabelledRows read_labelled_rows(const CsvDataOptions& options, const std::filesystem::path& path) {
   if (options.target.empty()) {
     throw usage_error({.refused = concat(kCsvDataOwner, " parameter \"target\""),
-                       .rule = "it is said which column has the classes",
+                       .rule = options.is_measured() ? "it is said which column is predicted"
+                                                     : "it is said which column has the classes",
                        .value = "none"});
   }
   LabelledRows out{.table = read_csv(options, path)};
@@ -78,13 +113,15 @@ LabelledRows read_labelled_rows(const CsvDataOptions& options, const std::filesy
                               .categorical = columns_in(options.categorical)});
   check_column_names(table, out, options.target);
   move_bad_numbers(table, out.features);
+  const bool is_measured = options.is_measured();
+  if (is_measured) keep_measured_rows(table, options);
   std::vector<std::pair<size_t, std::string>> categorical;
   for (const Feature& feature : out.features)
     if (!feature.categories.empty())
       categorical.emplace_back(column_named(table, feature.column, "a feature"), feature.column);
   const size_t target = column_named(table, options.target, "parameter \"target\"");
   std::erase_if(table.rows, [&](const TableRow& row) {
-    std::string why = fault_of_row(row, target, categorical);
+    std::string why = fault_of_row(row, target, is_measured, categorical);
     const bool is_bad = !why.empty();
     if (is_bad) table.bad.push_back({concat(table.name, ':', row.line), std::move(why)});
     if (!is_bad) out.targets.push_back(row.fields[target]);
@@ -101,8 +138,8 @@ void check_classes(const Table& table,
         {.refused = concat("column \"", target, "\" of ", table.name),
          .rule = rule,
          .value = std::move(value),
-         .hint = "muster train tells classes apart; a program that predicts numbers begins with "
-                 "`muster new DIR --task regress`"});
+         .hint =
+             "target_kind=number says that it is measured: muster train then predicts numbers"});
   };
   const bool are_numbers = std::ranges::all_of(
       classes, [](const std::string& name) { return to_double(name).has_value(); });
@@ -114,6 +151,18 @@ void check_classes(const Table& table,
   if (are_numbers && is_many && classes.size() > 2)
     refuse("each class has some rows",
            concat(classes.size(), " values in ", table.rows.size(), " rows"));
+}
+
+std::optional<TargetScale> learned_target_scale(const std::string& learned) {
+  if (learned.empty()) return std::nullopt;
+  return parse_learned("what the run's rows were read by",
+                       learned,
+                       [](const Json& json) -> std::optional<TargetScale> {
+                         if (!json.contains("number")) return std::nullopt;
+                         const Json& number = json.at("number");
+                         return TargetScale{.mean = number.at("mean").get<double>(),
+                                            .deviation = number.at("deviation").get<double>()};
+                       });
 }
 
 }  // namespace muster::formats

@@ -1,7 +1,8 @@
-// What a user says of rows of numbers with classes, and what is in them. Torch-free.
+// What a user says of rows of numbers with a class or a number to each, and what is in them. Torch-free.
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@ struct CsvDataOptions {
   std::string path;
   std::string test;
   std::string target;
+  std::string target_kind = "class";
   std::string categorical;
   std::string drop;
   std::string delimiter = "auto";
@@ -24,12 +26,16 @@ struct CsvDataOptions {
   std::string bad_rows = "raise";
   double test_fraction = 0.2;
   int64_t split_seed = 0;
+
+  /// Of a regression: never guessed by what stands in the column.
+  bool is_measured() const { return target_kind == "number"; }
 };
 
 inline constexpr Param kCsvDataParams[] = {
     param<&CsvDataOptions::path>("path", "a table; it may stand first, alone"),
     param<&CsvDataOptions::test>("test", "a table of the test samples; none: some are held out"),
-    param<&CsvDataOptions::target>("target", "the column of the classes"),
+    param<&CsvDataOptions::target>("target", "the column of the classes, or of what is predicted"),
+    param<&CsvDataOptions::target_kind>("target_kind", "class; or number: a regression"),
     param<&CsvDataOptions::categorical>("categorical",
                                         "columns whose values get a number each: a, or [a,b]"),
     param<&CsvDataOptions::drop>("drop", "columns that are left away: a, or [a,b]"),
@@ -52,14 +58,18 @@ CsvDataOptions csv_data_options(const ParamValues& values, const std::filesystem
 /// Throws as read_table().
 Table read_csv(const CsvDataOptions& options, const std::filesystem::path& path);
 
-/// Rows whose numbers can be read, each with the name of its class.
+/// Rows whose numbers can be read, each with the name of its class, or a target that is a number.
 struct LabelledRows {
   Table table;                       ///< the others are in table.bad
   std::vector<Feature> features;     ///< nothing is learned yet
   std::vector<std::string> targets;  ///< of table.rows, none of them empty
 };
 
-/// Throws as read_table() and features_of(), and a usage error where options.target is empty or no column.
+/// A measured target, as a feature: its mean and deviation.
+Feature measured_target(const CsvDataOptions& options);
+
+/// Throws as read_table() and features_of(), and a usage error where options.target is empty or no column, or
+/// no row has a number in a measured one.
 LabelledRows read_labelled_rows(const CsvDataOptions& options, const std::filesystem::path& path);
 
 /// Throws a usage error where the target's values, of which `classes` are the different ones, are measured or
@@ -67,5 +77,15 @@ LabelledRows read_labelled_rows(const CsvDataOptions& options, const std::filesy
 void check_classes(const Table& table,
                    const std::string& target,
                    const std::vector<std::string>& classes);
+
+/// How a measured target was standardised in a training: less the mean, divided by the deviation.
+struct TargetScale {
+  double mean = 0;
+  double deviation = 1;
+};
+
+/// Of what a dataset has learned (JSON, or ""); nothing where that has no measured target. Throws as
+/// parse_learned().
+std::optional<TargetScale> learned_target_scale(const std::string& learned);
 
 }  // namespace muster::formats

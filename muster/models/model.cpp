@@ -75,9 +75,9 @@ std::shared_ptr<Classifier> make_model(std::string_view name,
          .value = concat(shape.channels),
          .hint = "choose other data or another model (muster list models)"});
   }
-  if (shape.classes < 2) {
+  if (shape.classes < 1) {  // the one of a regression is a number
     throw usage_error({.refused = concat("model ", name, " cannot take this data"),
-                       .rule = "a classifier tells at least two classes apart",
+                       .rule = "it answers with a score for each class, or with one number",
                        .value = concat(shape.classes, " classes")});
   }
   return entry.make(shape, params);

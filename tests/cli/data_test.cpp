@@ -159,6 +159,22 @@ TEST_F(DataInfo, ShowsRowsOfNumbersWithTheirColumns) {
   EXPECT_EQ(splits[1].at("bad").size(), 1U);
 }
 
+TEST_F(DataInfo, ShowsATargetThatIsMeasuredAsAColumn) {
+  write_file_atomic(folder_.path() / "a.csv", "x,y\n1,0.5\n2,1.5\n3,oops\n4,4\n");
+  const std::string rows = "csv:" + (folder_.path() / "a.csv").string();
+  Launched info({"data", "info", rows + ",target=y,target_kind=number"});
+  EXPECT_EQ(info.wait().code, 0) << info.err();
+  EXPECT_THAT(info.out(), HasSubstr("all: 3 rows of "));
+  EXPECT_THAT(info.out(), HasSubstr("| target "));
+  EXPECT_THAT(info.out(), HasSubstr("a.csv:4: its \"y\" is no number: \"oops\""));
+  Launched as_json({"data", "info", rows + ",target=y,target_kind=number", "--json"});
+  EXPECT_EQ(as_json.wait().code, 0) << as_json.err();
+  const Json split = parse_json(as_json.out(), "stdout").at("splits").at(0);
+  EXPECT_EQ(split.at("target").at("mean"), 2.0);
+  EXPECT_EQ(split.at("target").at("greatest"), 4.0);
+  EXPECT_TRUE(split.at("classes").empty());
+}
+
 TEST_F(DataInfo, SplitsAFolderOfClassFolders) {
   for (int i = 0; i < 10; ++i) put("pets/cat/" + std::to_string(i) + ".jpg", "grey.jpg");
   put("pets/dog/0.png", "colour8.png");

@@ -1,4 +1,4 @@
-// `muster evaluate`: a trained classifier's numbers, alone or as one rank of a job.
+// `muster evaluate`: a trained model's numbers, alone or as one rank of a job.
 #include "muster/train/loop/evaluate.h"
 
 #include <ostream>
@@ -97,6 +97,8 @@ int run_evaluate_command(std::span<const std::string> args, program::Console& co
 }  // namespace
 
 extern constinit const CommandEntry evaluate_entry{
-    "evaluate", "measure a trained model: loss, accuracy, F1", &run_evaluate_command};
+    "evaluate",
+    "measure a trained model: loss, accuracy, F1, or rmse, mae, r2",
+    &run_evaluate_command};
 
 }  // namespace muster::cli

@@ -1,4 +1,4 @@
-// `muster predict`: what a trained classifier says of each sample, alone or as one rank of a job.
+// `muster predict`: what a trained classifier or regressor says of each sample, alone or as one rank of a job.
 #include "muster/train/loop/predict.h"
 
 #include <memory>
@@ -6,6 +6,7 @@
 
 #include <c10/core/DeviceGuard.h>
 
+#include "muster/base/error.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
 #include "muster/program/line/parse.h"
@@ -14,6 +15,7 @@
 #include "muster/train/classifier/predictions_csv.h"
 #include "muster/train/program/as_rank.h"
 #include "muster/train/program/prediction_output.h"
+#include "muster/train/program/rows_csv.h"
 #include "muster/train/replicas/first_rank.h"
 
 #include "cli/command.h"
@@ -30,15 +32,18 @@ void write_predictions(const PredictFlags& flags,
                        train::PredictionOutput& lines,
                        program::Console& console,
                        program::Reporter& reporter) {
-  train::PredictionsCsv csv(
-      asked.samples->spec().class_names,
-      flags.probabilities,
-      [&](std::string_view text) { lines.write(text); },
-      asked.file_of);
+  const auto write = [&](std::string_view text) { lines.write(text); };
+  train::PredictionsCsv classes(
+      asked.samples->spec().class_names, flags.probabilities, write, asked.file_of);
+  train::RowsCsv numbers(write);
   const int64_t samples = asked.samples->size();
   train::predict(
       *asked.task, asked.samples, group, asked.options, [&](const train::PredictedRows& rows) {
-        csv.add(rows);
+        if (asked.is_regression) {
+          numbers.add(rows);
+        } else {
+          classes.add(rows);
+        }
         const int64_t per_round = asked.options.batch_size * group.world_size();
         reporter.progress({.phase = "predict",
                            .step = rows.first / per_round + 1,
@@ -58,6 +63,14 @@ void write_predictions(const PredictFlags& flags,
                       flags.output == "-" ? "" : "; predictions in " + flags.output.string()));
 }
 
+void check_has_classes(const PredictFlags& flags, const train::AskedClassifier& asked) {
+  if (!asked.is_regression || !flags.probabilities) return;
+  throw usage_error({.refused = "--probabilities",
+                     .rule = "classes have them, and the run predicts a number",
+                     .value = asked.data,
+                     .hint = "leave it away"});
+}
+
 int predict_command(std::span<const std::string> args, program::Console& console) {
   PredictFlags flags;
   if (const auto over = program::parse(*predict_app(flags), args, console)) return *over;
@@ -74,6 +87,7 @@ int predict_command(std::span<const std::string> args, program::Console& console
                            [&](const std::string& text) { console.note(text); }),
       env);
   train::AskedClassifier asked = train::ask_classifier(flags.ask, around, group, device);
+  check_has_classes(flags, asked);
   asked.notes.insert(asked.notes.end(), placed.remarks.begin(), placed.remarks.end());
   if (group.rank() == 0) train::watch_prediction_signals();
   std::unique_ptr<train::PredictionOutput> lines;

@@ -7,6 +7,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
+#include "muster/base/metric_text.h"
 #include "muster/base/params.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
@@ -39,7 +40,8 @@ int report_result(const train::ProgramEnd& end, bool json, program::Console& con
   const train::Metrics& test = result.test.metrics;  // empty without a test
   if (json) {
     Json object = Json::object();
-    if (!test.empty()) object = {{"test_accuracy", test["accuracy"]}, {"test_loss", test["loss"]}};
+    for (const char* name : {"accuracy", "rmse", "mae", "r2", "loss"})
+      if (const double* value = test.find(name)) object[concat("test_", name)] = *value;
     object["steps"] = result.steps;
     object["seconds"] = result.seconds;
     if (end.is_kept) {
@@ -51,8 +53,12 @@ int report_result(const train::ProgramEnd& end, bool json, program::Console& con
     console.out() << json_text(object) << '\n' << std::flush;
   } else {
     console.note(train::end_text(end, "muster train"));
+    const double* rmse = test.find("rmse");
     if (!test.empty())
-      console.out() << "test accuracy " << fixed(test["accuracy"], 4) << '\n' << std::flush;
+      console.out() << (rmse != nullptr ? concat("test rmse ", metric_text(*rmse))
+                                        : concat("test accuracy ", fixed(test["accuracy"], 4)))
+                    << '\n'
+                    << std::flush;
   }
   return kDone;
 }

@@ -1,10 +1,12 @@
-// Your own rows of numbers, each with a class.
+// Your own rows of numbers, each with a class, or with a number that is predicted.
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include <ATen/ops/tensor.h>
 
+#include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/data/sets/row_split.h"
@@ -24,7 +26,8 @@ using formats::Table;
 /// What the training split teaches, as JSON in DatasetRequest::learned.
 struct LearnedRows {
   std::string target;
-  std::vector<std::string> classes;
+  std::vector<std::string> classes;  // none of a measured target
+  std::optional<Feature> measured;   // of which mean and deviation are learned
   std::vector<Feature> features;
 
   int64_t width() const {
@@ -46,13 +49,20 @@ std::string json_of(const LearnedRows& learned) {
     }
     columns.push_back(std::move(column));
   }
-  return json_text(
-      {{"classes", learned.classes}, {"target", learned.target}, {"columns", std::move(columns)}});
+  Json json = {
+      {"classes", learned.classes}, {"target", learned.target}, {"columns", std::move(columns)}};
+  if (learned.measured)
+    json["number"] = {{"mean", learned.measured->mean}, {"deviation", learned.measured->deviation}};
+  return json_text(json);
 }
 
 LearnedRows learned_rows(const std::string& text) {
   return formats::parse_learned("what the run's rows were read by", text, [](const Json& json) {
     LearnedRows learned{.target = json.at("target"), .classes = json.at("classes")};
+    if (json.contains("number"))
+      learned.measured = Feature{.column = learned.target,
+                                 .mean = json.at("number").at("mean").get<double>(),
+                                 .deviation = json.at("number").at("deviation").get<double>()};
     for (const Json& column : json.at("columns")) {
       Feature feature{.column = column.at("name")};
       if (column.contains("categories")) {
@@ -94,11 +104,8 @@ class CsvRows final : public Dataset {
   std::vector<std::string> remarks_;
 };
 
-/// The rows' classes by number, and what has none is bad. Empty where there is no such column and
-/// nobody needs one.
-std::vector<int64_t> class_numbers(Table& table, const LearnedRows& learned, bool needs_target) {
-  const auto found = std::ranges::find(table.columns, learned.target);
-  if (found == table.columns.end() && !needs_target) return {};
+/// The rows' classes by number, and what has none is bad.
+std::vector<int64_t> class_numbers(Table& table, const LearnedRows& learned) {
   const size_t column = column_named(table, learned.target, "parameter \"target\"");
   const auto numbers = text::numbers_of(learned.classes);
   std::vector<int64_t> targets;
@@ -115,6 +122,25 @@ std::vector<int64_t> class_numbers(Table& table, const LearnedRows& learned, boo
   return targets;
 }
 
+/// In float64: what is standardised is the training's business, and a number is to be read back as it stands.
+at::Tensor numbers_of_target(Table& table, const Feature& target) {
+  formats::move_bad_numbers(table, {target});
+  const size_t column = column_named(table, target.column, "parameter \"target\"");
+  std::vector<double> numbers;
+  for (const formats::TableRow& row : table.rows)
+    numbers.push_back(formats::number_in(row.fields[column]).value_or(0));
+  return at::tensor(numbers, at::kDouble);
+}
+
+/// What is predicted of each row // [rows] int64 classes, or float64 numbers as they stand in the table; undefined
+/// where there is no such column and nobody needs one. Rows that have none are bad.
+at::Tensor targets_of(Table& table, const LearnedRows& learned, bool needs_target) {
+  const auto found = std::ranges::find(table.columns, learned.target);
+  if (found == table.columns.end() && !needs_target) return {};
+  if (learned.measured) return numbers_of_target(table, *learned.measured);
+  return at::tensor(class_numbers(table, learned), at::kLong);
+}
+
 void apply_bad_rows(const Table& table, const CsvDataOptions& options) {
   formats::apply_bad_rows(table.bad,
                           table.rows.size(),
@@ -123,7 +149,7 @@ void apply_bad_rows(const Table& table, const CsvDataOptions& options) {
 }
 
 std::shared_ptr<const Dataset> as_rows(const Table& table,
-                                       const std::vector<int64_t>& targets,
+                                       const at::Tensor& targets,
                                        const LearnedRows& learned) {
   const auto count = static_cast<int64_t>(table.rows.size());
   const auto classes = static_cast<int64_t>(learned.classes.size());
@@ -135,10 +161,8 @@ std::shared_ptr<const Dataset> as_rows(const Table& table,
                 .classes = classes,
                 .class_names = learned.classes,
                 .kind = DataKind::kTensor};
-  TensorDataset rows =
-      targets.empty()
-          ? TensorDataset({{"data", std::move(data)}}, name)
-          : TensorDataset(std::move(data), at::tensor(targets, at::kLong), classes, name);
+  TensorDataset rows = targets.defined() ? TensorDataset(std::move(data), targets, classes, name)
+                                         : TensorDataset({{"data", std::move(data)}}, name);
   return std::make_shared<CsvRows>(
       std::move(rows),
       std::move(spec),
@@ -152,16 +176,30 @@ std::shared_ptr<const Dataset> open_learned(const CsvDataOptions& options,
                                             LearnedRows learned,
                                             bool needs_target) {
   Table table = read_csv(options, path);
+  if (options.is_measured() && !learned.measured) {
+    throw usage_error({.refused = concat(formats::kCsvDataOwner, " parameter \"target_kind\""),
+                       .rule = "the run tells classes apart",
+                       .value = options.target_kind,
+                       .hint = "leave it away: the run knows what it predicts"});
+  }
   if (!options.target.empty()) learned.target = options.target;
+  if (learned.measured) learned.measured->column = learned.target;
   formats::move_bad_numbers(table, learned.features);
-  const std::vector<int64_t> targets = class_numbers(table, learned, needs_target);
+  const at::Tensor targets = targets_of(table, learned, needs_target);
   apply_bad_rows(table, options);
   return as_rows(table, targets, learned);
 }
 
+/// Of what each split has its share: the classes; of numbers there are none, and rows are drawn from all.
+std::vector<int64_t> shares_of(const at::Tensor& targets, const LearnedRows& learned) {
+  if (learned.measured) return std::vector<int64_t>(static_cast<size_t>(targets.size(0)), 0);
+  const int64_t* classes = targets.const_data_ptr<int64_t>();
+  return {classes, classes + targets.size(0)};
+}
+
 struct TrainingTable {
   Table table;
-  std::vector<int64_t> targets;
+  at::Tensor targets;
   LearnedRows learned;
   SubsetList parts;  ///< see split_rows(); none where nothing is held out
 };
@@ -175,17 +213,28 @@ TrainingTable learn_from(const CsvDataOptions& options,
   out.learned.target = options.target;
   out.learned.features = std::move(rows.features);
   apply_bad_rows(table, options);
-  out.learned.classes = text::classes_of(rows.targets);
-  formats::check_classes(table, options.target, out.learned.classes);
-  out.targets = class_numbers(table, out.learned, /*needs_target=*/true);
-  std::vector<int64_t> trained(out.targets.size());
+  if (options.is_measured()) {
+    out.learned.measured = formats::measured_target(options);
+  } else {
+    out.learned.classes = text::classes_of(rows.targets);
+    formats::check_classes(table, options.target, out.learned.classes);
+  }
+  out.targets = targets_of(table, out.learned, /*needs_target=*/true);
+  std::vector<int64_t> trained(table.rows.size());
   std::iota(trained.begin(), trained.end(), 0);
   if (holds_out) {
-    out.parts =
-        split_rows(out.targets, options.test_fraction, options.split_seed, formats::kCsvDataOwner);
+    out.parts = split_rows(shares_of(out.targets, out.learned),
+                           options.test_fraction,
+                           options.split_seed,
+                           formats::kCsvDataOwner);
     trained = rows_of(*out.parts[0]);
   }
   formats::learn_features(table, trained, out.learned.features);
+  if (out.learned.measured) {
+    std::vector<Feature> target{*out.learned.measured};
+    formats::learn_features(table, trained, target);
+    out.learned.measured = std::move(target[0]);
+  }
   return out;
 }
 
@@ -210,7 +259,7 @@ std::shared_ptr<const Dataset> open_csv(const DatasetRequest& request) {
 
 extern constinit const DatasetEntry csv_entry{
     .name = "csv",
-    .help = "your own rows of numbers, each with a class (csv:FILE,target=COLUMN)",
+    .help = "your own rows of numbers to classes, or to a number (csv:FILE,target=COLUMN)",
     .params = formats::kCsvDataParams,
     .open = &open_csv,
 };

@@ -36,12 +36,15 @@ std::string described(const TrainedOn& data) {
   std::vector<std::string> sizes;
   sizes.reserve(data.sample_shape.size());
   for (const int64_t size : data.sample_shape) sizes.push_back(std::to_string(size));
-  return concat("samples of ", join(sizes, " x "), ", ", data.classes, " classes");
+  return concat("samples of ",
+                join(sizes, " x "),
+                data.classes > 0 ? concat(", ", data.classes, " classes") : ", without classes");
 }
 
-void check_is_classifier(const std::filesystem::path& run, const Checkpoint& saved) {
+void check_is_of_train(const std::filesystem::path& run, const Checkpoint& saved) {
   const Json task = saved.loop.value("task_name", Json("classifier"));  // older ones have none
-  if (task == "classifier" && saved.plan.contains("model") && saved.plan.contains("data")) return;
+  const bool is_ours = task == "classifier" || task == "regressor";
+  if (is_ours && saved.plan.contains("model") && saved.plan.contains("data")) return;
   const std::string own = saved.plan.value("program", "");
   throw usage_error({.refused = run.string(),
                      .rule = "the run is one of `muster train`",
@@ -68,6 +71,8 @@ TrainPlan plan_of(const Json& record) {
   plan.precision = parse_precision(precision, params);
   plan.train_samples = record.value("train_samples", int64_t{0});
   plan.learned = learned_before(record);
+  if (record.value("classes", int64_t{1}) == 0)
+    plan.target_scale = formats::learned_target_scale(plan.learned);
   plan.train_fingerprint = record.value("train_fingerprint", "");
   plan.test_fingerprint = record.value("test_fingerprint", "");
   return plan;
@@ -205,7 +210,7 @@ AskedClassifier ask_classifier(const AskOptions& said,
   Checkpoint saved;  // on rank 0
   on_first_rank(group, [&] {
     saved = read_weights(said.run, said.weights);
-    check_is_classifier(said.run, saved);
+    check_is_of_train(said.run, saved);
   });
   const Json told = told_by_first(saved, group);
   TrainPlan plan = plan_of(told.at("plan"));
@@ -237,7 +242,9 @@ AskedClassifier ask_classifier(const AskOptions& said,
 
   const data::DataSpec spec =
       data::transformed_spec(*samples, data::parse_transforms(plan.options.train_transform));
-  plan.model_shape = input_shape(models::models().at(plan.model_name), spec, plan.data_name);
+  asked.is_regression = plan.target_scale.has_value();
+  plan.model_shape =
+      input_shape(models::models().at(plan.model_name), spec, plan.data_name, asked.is_regression);
   asked.samples = as_model_sees(samples, plan.options.eval_transform, plan.model_shape);
   asked.task = make_seeded(classifier_maker(plan, /*is_resumed=*/true), plan.options.seed);
   load_asked(*asked.task, device, told, std::move(saved), group);

@@ -1,4 +1,4 @@
-// A trained classifier, ready to be asked about samples: what `muster evaluate` and `muster
+// A trained classifier or regressor, ready to be asked about samples: what `muster evaluate` and `muster
 // predict` share.
 #pragma once
 
@@ -25,6 +25,7 @@ struct AskedClassifier {
   std::unique_ptr<Task> task;        ///< with the run's weights; for evaluate() and predict()
   DatasetPtr samples;                ///< in the size and with the channels that the model takes
   EvaluateOptions options;           ///< the run's precision, and what was said
+  bool is_regression = false;        ///< it says a number of each sample, not a class
   std::string model;                 ///< "mlp:hidden=64"
   std::string data;                  ///< "fashion-mnist"
   std::string split;                 ///< "test"

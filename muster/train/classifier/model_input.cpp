@@ -28,8 +28,9 @@ std::string models_that_do(const std::vector<std::string>& names) {
 
 models::ImageShape input_shape(const models::ModelEntry& entry,
                                const data::DataSpec& spec,
-                               const std::string& data) {
-  if (spec.classes < 2) {
+                               const std::string& data,
+                               bool is_regression) {
+  if (spec.classes < 2 && !is_regression) {
     refuse_input(entry,
                  data,
                  "the models tell classes apart, two at least",
@@ -64,7 +65,10 @@ models::ImageShape input_shape(const models::ModelEntry& entry,
                    "it does not take rows of numbers",
                    concat(spec.width(), " numbers a sample"),
                    models_that_do(models::models_for_numbers()));
-    return {.channels = 1, .height = 1, .width = spec.width(), .classes = spec.classes};
+    return {.channels = 1,
+            .height = 1,
+            .width = spec.width(),
+            .classes = is_regression ? 1 : spec.classes};
   }
   refuse_input(entry,
                data,

@@ -5,14 +5,14 @@
 #include <utility>
 
 #include "muster/base/error.h"
-#include "muster/base/params.h"
 #include "muster/base/text.h"
 #include "muster/data/transform/transformed.h"
 #include "muster/formats/crc32.h"
-#include "muster/models/model.h"
 #include "muster/train/classifier/classifier_task.h"
 #include "muster/train/classifier/model_input.h"
 #include "muster/train/classifier/parts.h"
+#include "muster/train/classifier/plan_loss.h"
+#include "muster/train/classifier/regressor_task.h"
 #include "muster/train/classifier/validation_split.h"
 #include "muster/train/plan/option_checks.h"
 
@@ -154,13 +154,17 @@ void fit_images(TrainPlan& plan, const data::Dataset& train, const data::Dataset
 void fit_model(TrainPlan& plan, const data::Dataset& train, const data::Dataset& test) {
   plan.spec = train.spec();
   plan.learned = train.learned();
+  if (plan.spec.classes == 0) plan.target_scale = formats::learned_target_scale(plan.learned);
+  const bool is_regression = plan.target_scale.has_value();
   if (plan.spec.is_image() && plan.spec.classes > 1) {
     fit_images(plan, train, test);
   } else {
-    plan.model_shape = input_shape(models::models().at(plan.model_name), plan.spec, plan.data_name);
+    plan.model_shape =
+        input_shape(models::models().at(plan.model_name), plan.spec, plan.data_name, is_regression);
     spec_behind(train, plan.options.train_transform);  // refuses chains: they are of images
     spec_behind(test, plan.options.eval_transform);
   }
+  if (is_regression) return;  // see resolve_loss()
   if (plan.options.top_k > plan.spec.classes) {
     throw usage_error({.refused = "--top-k",
                        .rule = concat("at most the ", plan.spec.classes, " classes of the data"),
@@ -229,9 +233,13 @@ TrainPlan resolve(const TrainOptions& options,
   plan.data_name = std::move(samples.name);
   plan.data_params = std::move(samples.params);
   fit_model(plan, train, test);
+  resolve_loss(plan);
   const SplitFacts splits = split_samples(plan.options, train, test);
   static_cast<FitNumbers&>(plan) =
-      resolve_fit(plan.options, around, splits, classifier_metrics(options.top_k));
+      resolve_fit(plan.options,
+                  around,
+                  splits,
+                  plan.target_scale ? regressor_metrics() : classifier_metrics(options.top_k));
   std::ranges::move(plan.input_remarks, std::back_inserter(plan.remarks));
   for (const data::Dataset* dataset : {&train, &test}) {
     for (std::string& remark : dataset->remarks()) {
@@ -351,8 +359,7 @@ std::string explain(const TrainPlan& plan) {
   line("model",
        options.model,
        ", ",
-       seen.classes,
-       " classes",
+       plan.target_scale ? "one number" : concat(seen.classes, " classes"),
        options.weights.empty() ? "" : ", weights from " + options.weights.string(),
        options.head == "new" ? ", its last layer drawn anew" : "");
   line("data",
@@ -387,12 +394,7 @@ std::string explain(const TrainPlan& plan) {
          or_none(options.train_transform),
          "; validation and test ",
          or_none(options.eval_transform));
-  return out + explain(options,
-                       plan,
-                       concat("cross-entropy",
-                              options.label_smoothing > 0
-                                  ? concat(", label smoothing ", shortest(options.label_smoothing))
-                                  : ""));
+  return out + explain(options, plan, loss_text(plan));
 }
 
 }  // namespace muster::train

@@ -10,6 +10,7 @@
 #include "muster/base/json_fwd.h"
 #include "muster/base/params.h"
 #include "muster/data/dataset.h"
+#include "muster/formats/csv_data.h"
 #include "muster/models/model.h"
 #include "muster/train/loop/resolve.h"
 #include "muster/train/plan/fit_plan.h"
@@ -24,6 +25,8 @@ struct TrainPlan : FitNumbers {
   data::DataSpec spec;             ///< of the data as it is
   models::ImageShape model_shape;  ///< what the model sees: resized, channels repeated
   std::string learned;             ///< Dataset::learned() of the training split
+  /// Of a regression, as the data say: what its targets are standardised by.
+  std::optional<formats::TargetScale> target_scale;
   /// How images of evaluations differ from those that are trained on.
   std::vector<std::string> input_remarks;
 };

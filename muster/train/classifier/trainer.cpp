@@ -2,6 +2,7 @@
 
 #include "muster/train/classifier/classifier_task.h"
 #include "muster/train/classifier/parts.h"
+#include "muster/train/classifier/regressor_task.h"
 
 namespace muster::train {
 namespace {
@@ -25,6 +26,11 @@ FitRequest request_of(const TrainPlan& plan,
 
 TaskMaker classifier_maker(const TrainPlan& plan, bool is_resumed) {
   return [&plan, is_resumed]() -> std::unique_ptr<Task> {
+    if (plan.target_scale) {
+      const RegressorOptions options{.loss = parse_regression_loss(plan.options.loss, "--loss"),
+                                     .scale = *plan.target_scale};
+      return std::make_unique<RegressorTask>(make_initial_model(plan, is_resumed), options);
+    }
     return std::make_unique<ClassifierTask>(make_initial_model(plan, is_resumed),
                                             ClassifierOptions{
                                                 .label_smoothing = plan.options.label_smoothing,

@@ -10,11 +10,11 @@
 
 namespace muster::train {
 
-/// The task that the plan names: a classifier, its weights as make_initial_model(). `plan`
+/// The task that the plan names: a classifier, or of a measured target a regressor, its weights as make_initial_model(). `plan`
 /// outlives it.
 TaskMaker classifier_maker(const TrainPlan& plan, bool is_resumed);
 
-/// fit() with the task that the plan names: a classifier. Throws as fit().
+/// fit() with that task. Throws as fit().
 FitResult train(const TrainPlan& plan,
                 const TrainData& data,
                 const distributed::ProcessGroup& group,

@@ -10,6 +10,7 @@
 #include "muster/tensor/device/generators.h"
 #include "muster/tensor/device/math_modes.h"
 #include "muster/train/checkpoints/model_state.h"
+#include "muster/train/loop/anomaly_mode.h"
 #include "muster/train/loop/batch_find.h"
 #include "muster/train/loop/evaluate.h"
 #include "muster/train/loop/lr_find.h"
@@ -370,6 +371,7 @@ FitResult fit(const FitRequest& run, const distributed::ProcessGroup& group) {
   const memory::OomWatch watch;
   const FitPlan& plan = run.plan;
   const tensor::MathModesGuard modes(math_modes_of(plan.options));
+  const AnomalyMode anomalies(plan.options.detect_anomaly);
   const c10::Device device = device_of_rank(plan, group.rank());
   if (!plan.options.batch_size.search.empty()) {
     // A run goes on with the size that it has found.

@@ -1,5 +1,6 @@
 // A run whose ranks are threads of this process.
 
+#include "muster/train/loop/anomaly_mode.h"
 #include "muster/train/loop/fit.h"
 #include "muster/train/loop/run_start.h"
 
@@ -7,6 +8,7 @@ namespace muster::train {
 
 FitResult fit_on_threads(const FitRequest& run) {
   const tensor::MathModesGuard modes(math_modes_of(run.plan.options));
+  const AnomalyMode anomalies(run.plan.options.detect_anomaly);
   const auto ranks = static_cast<int>(run.plan.world_size);
   FitResult result;
   distributed::ThreadWorld(ranks).run(

@@ -177,7 +177,14 @@ void Trainer::backward(size_t index, const Share& share, bool last, StepSums& su
     if (last) post(index, sums);
     timeline_.begin(diagnose::Phase::kBackward);
     const memory::Scope scope("backward");
-    part.scaler().scale(share.factor == 1 ? result.loss : result.loss * share.factor).backward();
+    const auto go_back = [&] {
+      part.scaler().scale(share.factor == 1 ? result.loss : result.loss * share.factor).backward();
+    };
+    if (plan_.options.detect_anomaly) {
+      of_task("backward", go_back);
+    } else {
+      go_back();
+    }
   };
   if (last) {
     run();

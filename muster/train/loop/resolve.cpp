@@ -218,8 +218,9 @@ void check_batch_search(const FitOptions& options, const FitNumbers& numbers) {
 
 /// Which metric of the validation makes an epoch the best.
 void resolve_monitor(const FitOptions& options,
-                     const std::vector<Metric>& metrics,
+                     const std::vector<Metric>& all,
                      FitNumbers& numbers) {
+  const std::vector<Metric> metrics = shown_metrics(all);
   std::vector<std::string> known;
   for (const Metric& metric : metrics) known.push_back(concat(kMonitored, metric.name));
   known.push_back(concat(kMonitored, "loss"));
@@ -294,7 +295,7 @@ optim::ScheduleContext schedule_context(const FitNumbers& numbers,
                                  .total_steps = numbers.schedule_steps,
                                  .total_epochs = numbers.schedule_epochs,
                                  .metrics = {}};
-  for (const Metric& metric : metrics)
+  for (const Metric& metric : shown_metrics(metrics))
     context.metrics.push_back({.name = metric.name, .wants_less = metric.wants_less});
   return context;
 }

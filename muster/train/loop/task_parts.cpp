@@ -38,7 +38,25 @@ bool is_metric_name(std::string_view name) {
          std::find(kOwnNames.begin(), kOwnNames.end(), name) == kOwnNames.end();
 }
 
+/// What a formula takes are metrics that steps report.
+void check_formula(const std::string& owner,
+                   const Metric& metric,
+                   const std::vector<Metric>& metrics) {
+  const bool has_formula = metric.formula != nullptr;
+  for (const std::string& name : metric.of) {
+    const bool is_reported = std::any_of(metrics.begin(), metrics.end(), [&](const Metric& other) {
+      return other.name == name && other.formula == nullptr;
+    });
+    if (has_formula && is_reported) continue;
+    throw usage_error({.refused = concat(owner, ": metric \"", metric.name, '"'),
+                       .rule = has_formula ? "it is made of metrics that steps report"
+                                           : "what is made of others has a formula",
+                       .value = name});
+  }
+}
+
 void check_metrics(const std::string& owner, const std::vector<Metric>& metrics) {
+  for (const Metric& metric : metrics) check_formula(owner, metric, metrics);
   std::vector<std::string_view> seen;
   for (const Metric& metric : metrics) {
     const bool is_twice = std::find(seen.begin(), seen.end(), metric.name) != seen.end();

@@ -1,7 +1,9 @@
-// The loss of classifiers, and how many answers were right.
+// The losses of classifiers and of regressions, and how many answers were right.
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 #include <ATen/core/Tensor.h>
 
@@ -21,5 +23,23 @@ at::Tensor cross_entropy(const at::Tensor& scores,
 int64_t count_in_top_k(const at::Tensor& scores, const at::Tensor& target, int64_t k);
 /// The same as a scalar // int64, where the scores are.
 at::Tensor in_top_k(const at::Tensor& scores, const at::Tensor& target, int64_t k);
+
+/// The loss of a regression, by PyTorch's name of it.
+struct RegressionLoss {
+  enum class Kind { kMse, kL1, kSmoothL1, kHuber };
+
+  Kind kind = Kind::kMse;
+  double bend = 1;  ///< smooth_l1's beta, huber's delta: where squares become straight lines
+};
+
+/// "mse", "l1", "smooth_l1:beta=1" or "huber:delta=1". `flag` is for errors. Throws a usage error for
+/// another name or parameter, and for a bend that is not above 0.
+RegressionLoss parse_regression_loss(std::string_view text, std::string_view flag);
+
+/// The mean over the samples, a scalar // both [N], of one dtype. Differentiable; equal to
+/// torch.nn.functional's mse_loss, l1_loss, smooth_l1_loss and huber_loss.
+at::Tensor regression_loss(const at::Tensor& predicted,
+                           const at::Tensor& target,
+                           const RegressionLoss& loss);
 
 }  // namespace muster::train

@@ -51,11 +51,29 @@ Metrics Meter::metrics() const {
   out.add("loss", loss());
   for (size_t i = 0; i < sums_.size(); ++i) {
     const Metric& metric = (*list_)[i];
-    const Sum& sum = sums_[i];
-    if (sum.weight > 0)
-      out.add(metric.name, metric.reduce == Reduce::kMean ? sum.value / sum.weight : sum.value);
+    if (metric.is_hidden) continue;
+    const std::optional<double> value = metric.formula != nullptr ? made(metric) : reduced(i);
+    if (value) out.add(metric.name, *value);
   }
   return out;
+}
+
+std::optional<double> Meter::reduced(size_t metric) const {
+  const Sum& sum = sums_[metric];
+  if (sum.weight == 0) return std::nullopt;
+  return (*list_)[metric].reduce == Reduce::kMean ? sum.value / sum.weight : sum.value;
+}
+
+std::optional<double> Meter::made(const Metric& metric) const {
+  std::vector<double> values;
+  for (const std::string& name : metric.of) {
+    size_t at = 0;
+    while (at < list_->size() && (*list_)[at].name != name) ++at;
+    const std::optional<double> value = at < list_->size() ? reduced(at) : std::nullopt;
+    if (!value) return std::nullopt;
+    values.push_back(*value);
+  }
+  return metric.formula(values);
 }
 
 std::optional<size_t> Meter::first_nan() const {

@@ -39,7 +39,8 @@ class Meter {
   double weight() const { return weight_; }
   double loss_sum() const { return loss_sum_; }
   double loss() const { return weight_ > 0 ? loss_sum_ / weight_ : 0; }
-  /// The loss and each metric that was added for any batch; nothing for an empty meter.
+  /// The loss and each metric that was added for any batch, or is made of such, but for hidden ones;
+  /// nothing for an empty meter.
   Metrics metrics() const;
   /// The number in the list of the first metric that is NaN, as it is as soon as one batch's is.
   std::optional<size_t> first_nan() const;
@@ -67,6 +68,11 @@ class Meter {
     double value = 0;
     double weight = 0;
   };
+
+  /// Of the metric with that number, which has no formula; or nothing, where nothing was added.
+  std::optional<double> reduced(size_t metric) const;
+  /// Of one that has.
+  std::optional<double> made(const Metric& metric) const;
 
   List list_;
   double loss_sum_ = 0;

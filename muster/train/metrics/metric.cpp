@@ -20,6 +20,13 @@ std::string_view name_of(Reduce reduce) {
   return "?";
 }
 
+std::vector<Metric> shown_metrics(const std::vector<Metric>& metrics) {
+  std::vector<Metric> out;
+  for (const Metric& metric : metrics)
+    if (!metric.is_hidden) out.push_back(metric);
+  return out;
+}
+
 const double* Metrics::find(std::string_view name) const {
   for (const auto& [own, value] : items_) {
     if (own == name) return &value;

@@ -117,6 +117,8 @@ std::string explain(const FitOptions& options, const FitNumbers& plan, const std
            : concat("; float32 products in ", options.float32_matmul_precision, " precision"));
   if (options.deterministic)
     line("determinism", "operators with other results each time are refused");
+  if (options.detect_anomaly)
+    line("anomalies", "an operator whose gradient is NaN ends the run by its name; slow");
   if (options.channels_last) line("memory format", "channels last");
   line("strategy",
        options.strategy,

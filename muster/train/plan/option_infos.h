@@ -232,6 +232,12 @@ void visit_options(Options& options, Visitor&& visit) {
                    kFree,
                    false},
         options.deterministic);
+  visit(OptionInfo{"detect_anomaly",
+                   "",
+                   "end with the name of the operator whose gradient is NaN; slow",
+                   kFree,
+                   false},
+        options.detect_anomaly);
   visit(OptionInfo{"channels_last",
                    "",
                    "images and weights with their channels last in memory: convolutions may be "
@@ -261,8 +267,15 @@ void visit_options(Options& options, Visitor&& visit) {
                    "what the average has of buffers (running statistics)",
                    kFixed},
         options.ema_buffers);
-  if constexpr (kIsTrain)
+  if constexpr (kIsTrain) {
+    visit(OptionInfo{"loss",
+                     "auto|cross_entropy|mse|l1|smooth_l1|huber",
+                     "of classes cross_entropy; of a target that is a number mse, or another: "
+                     "huber:delta=1, smooth_l1:beta=1",
+                     kFixed},
+          options.loss);
     visit(OptionInfo{"label_smoothing", "X", "0 to 1", kFixed}, options.label_smoothing);
+  }
   visit(OptionInfo{"seed", "N", "of initial weights and the order of samples", kFixed},
         options.seed);
   visit(
@@ -308,12 +321,15 @@ void visit_options(Options& options, Visitor&& visit) {
             "top_k", "K", "also count answers among the K best scores [0: no]", kFree, false},
         options.top_k);
   }
-  visit(OptionInfo{"monitor",
-                   kIsTrain ? "validate_accuracy|validate_loss" : "NAME",
-                   kIsTrain ? "what makes an epoch the best"
-                            : "what makes an epoch the best: validate_loss, or another metric",
-                   kFixed},
-        options.monitor);
+  visit(
+      OptionInfo{"monitor",
+                 kIsTrain
+                     ? "auto|validate_accuracy|validate_loss|validate_rmse|validate_mae|validate_r2"
+                     : "NAME",
+                 kIsTrain ? "what makes an epoch the best; auto: accuracy, of a regression loss"
+                          : "what makes an epoch the best: validate_loss, or another metric",
+                 kFixed},
+      options.monitor);
   visit(
       OptionInfo{
           "patience", "N", "stop after N validations that were not better [never]", kFree, false},

@@ -26,8 +26,9 @@ struct FitOptions {
   std::string lr_schedule = "constant";
   std::string precision = "32";                      ///< or bf16-mixed or 16-mixed, as Lightning's
   std::string float32_matmul_precision = "highest";  ///< or high or medium, as PyTorch's
-  bool deterministic = false;  ///< operators whose results differ from run to run are refused
-  bool channels_last = false;  ///< images and convolutions' weights in that memory format
+  bool deterministic = false;   ///< operators whose results differ from run to run are refused
+  bool detect_anomaly = false;  ///< an operator whose gradient is NaN ends the run by its name
+  bool channels_last = false;   ///< images and convolutions' weights in that memory format
   int64_t epochs = 5;
   BatchSize batch_size = 128;           ///< global: all ranks together
   int64_t eval_batch_size = 256;        ///< per rank, in validation and test
@@ -67,16 +68,18 @@ struct FitOptions {
   std::string tensorboard = "scalars";  ///< off; or all: histograms and images as well
 };
 
-/// What `muster train` takes: a model of the zoo, told from images to classes, and its data.
+/// What `muster train` takes: a model of the zoo, its data, and from these to classes, or to a number.
 struct TrainOptions : FitOptions {
-  TrainOptions() { monitor = "validate_accuracy"; }
+  TrainOptions() { monitor = "auto"; }  // validate_accuracy, or of a regression validate_loss
 
   std::string model = "cnn";
   std::string data = "fashion-mnist";
   std::filesystem::path data_dir;  ///< empty: the dataset's own places
   std::filesystem::path weights;   ///< a safetensors file to start from; empty: drawn from the seed
   std::string head = "keep";       ///< or new: the last layer is drawn, not taken from `weights`
-  double label_smoothing = 0;      ///< 0 … 1
+  /// auto: cross_entropy of classes, mse of numbers; those may have parse_regression_loss()'s.
+  std::string loss = "auto";
+  double label_smoothing = 0;       ///< 0 … 1
   int64_t validation_samples = -1;  ///< held out of the training split; -1: a twelfth, to 5,000
   /// Which ones: stratified or random by the seed, the tail, or file:FILE; auto: stratified if the
   /// data tells its classes, else random.

@@ -24,7 +24,7 @@ int64_t epoch_of(const formats::TrainPosition& position) {
 /// Of metrics.csv: what the loop measures stands behind the task's metrics.
 std::vector<std::string> columns_of(const std::vector<Metric>& metrics) {
   std::vector<std::string> columns{"loss"};
-  for (const Metric& metric : metrics) columns.push_back(metric.name);
+  for (const Metric& metric : shown_metrics(metrics)) columns.push_back(metric.name);
   for (const char* own : {"lr", "samples_per_s", "elapsed_s", "gradient_norm", "epoch_s"})
     columns.emplace_back(own);
   return columns;

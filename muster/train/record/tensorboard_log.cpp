@@ -45,12 +45,13 @@ TensorBoardLog::TensorBoardLog(const FitPlan& plan,
        at = text.find('\n', at + 1))
     text.insert(at + 1, "    ");
   writer_.add_text("plan", text, std::max<int64_t>(0, resumed_after));
-  std::vector<std::string> shown{"train/loss"};
+  std::vector<std::string> tags{"train/loss"};
   for (const char* phase : {"validate", "test"}) {
-    shown.push_back(concat(phase, "/loss"));
-    for (const Metric& metric : metrics) shown.push_back(concat(phase, '/', metric.name));
+    tags.push_back(concat(phase, "/loss"));
+    for (const Metric& metric : shown_metrics(metrics))
+      tags.push_back(concat(phase, '/', metric.name));
   }
-  writer_.start_hparams(hparams_of(plan), shown);
+  writer_.start_hparams(hparams_of(plan), tags);
 }
 
 void TensorBoardLog::row(const track::MetricsRow& row) {

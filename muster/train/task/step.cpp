@@ -72,13 +72,16 @@ void add_to(StepSums& sums, const Task& task, const StepResult& result, double w
     size_t at = 0;
     while (at < list.size() && list[at].name != value.name) ++at;
     const bool is_scalar = value.value.defined() && value.value.numel() == 1;
-    if (at == list.size() || !is_scalar) {
+    const bool is_known = at < list.size() && list[at].formula == nullptr;
+    if (!is_known || !is_scalar) {
       std::vector<std::string> known;
-      for (const Metric& metric : list) known.push_back(metric.name);
-      throw usage_error({.refused = concat("task ", task.name(), ": metric ", value.name),
-                         .rule = !is_scalar ? "a tensor of one element"
-                                            : "it is one of metrics(): " + join(known, ", "),
-                         .hint = is_scalar ? suggestion(value.name, known) : ""});
+      for (const Metric& metric : list)
+        if (metric.formula == nullptr) known.push_back(metric.name);
+      throw usage_error(
+          {.refused = concat("task ", task.name(), ": metric ", value.name),
+           .rule = !is_scalar ? "a tensor of one element"
+                              : "it is one of metrics() that steps report: " + join(known, ", "),
+           .hint = is_scalar ? suggestion(value.name, known) : ""});
     }
     check_weight(task, value, seen[at]);
     seen[at] = true;

@@ -7,6 +7,7 @@
 
 #include "muster/base/file.h"
 #include "muster/data/dataset.h"
+#include "muster/formats/csv_data.h"
 
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
@@ -104,13 +105,62 @@ TEST_F(CsvEntry, RefusesNamesThatARunCannotKeep) {
 }
 
 TEST_F(CsvEntry, RefusesWhatIsNoClassification) {
-  EXPECT_THAT(refusal("x,y\n1,0.5\n2,1.5\n3,2\n4,1\n", "target=y"), HasSubstr("--task regress"));
+  EXPECT_THAT(refusal("x,y\n1,0.5\n2,1.5\n3,2\n4,1\n", "target=y"),
+              HasSubstr("target_kind=number"));
   EXPECT_THAT(refusal("x,y\n1,5\n2,6\n3,7\n4,8\n", "target=y"),
               HasSubstr("each class has some rows (got 4 values in 4 rows)"));
   EXPECT_THAT(refusal("x,y\n1,a\n2,b\n", ""), HasSubstr("which column has the classes"));
   EXPECT_THAT(refusal("x,y\n1,a\noops,b\n", "target=y"), HasSubstr("bad.csv:3: its \"x\""));
   EXPECT_THAT(refusal("x,y\n1,a\n2,\n", "target=y"), HasSubstr("bad.csv:3: it has no class"));
   EXPECT_THAT(refusal("x,y\nred,a\nblue,b\n", "target=y"), HasSubstr("categorical=x"));
+}
+
+// A target that is measured stays as it stands in the table; its mean and deviation are learned.
+TEST_F(CsvEntry, AMeasuredTargetKeepsItsNumbers) {
+  std::string table = "x,price\n";
+  for (int i = 0; i < 20; ++i) table += std::to_string(i) + "," + std::to_string(i) + ".1\n";
+  const std::string path = put("prices.csv", table), params = "target=price,target_kind=number";
+  const auto train = open(Split::kTrain, path, params);
+  const auto test = open(Split::kTest, path, params);
+  EXPECT_EQ(train->size(), 16);
+  EXPECT_EQ(test->size(), 4);
+  EXPECT_EQ(train->spec().classes, 0);
+  EXPECT_FALSE(train->targets().defined()) << "no classes to go by";
+  std::vector<int64_t> indices(16);
+  for (size_t i = 0; i < indices.size(); ++i) indices[i] = static_cast<int64_t>(i);
+  const torch::Tensor target = train->get(indices)["target"];
+  EXPECT_EQ(target.scalar_type(), torch::kDouble);
+  const auto scale = formats::learned_target_scale(train->learned());
+  ASSERT_TRUE(scale.has_value());
+  EXPECT_NEAR(scale->mean, target.mean().item<double>(), 1e-12);
+  EXPECT_NEAR(scale->deviation, target.std(0, /*unbiased=*/false).item<double>(), 1e-12);
+  EXPECT_EQ(test->learned(), train->learned());
+  EXPECT_EQ(open(Split::kTrain, path, "target=price,target_kind=number,split_seed=1")->size(), 16);
+
+  const std::string other = put("other.csv", "price,x\n7.25,1\n");
+  const auto read = open(Split::kTest, other, "", train->learned(), /*is_other=*/true);
+  EXPECT_EQ(read->get(std::vector<int64_t>{0})["target"].item<double>(), 7.25);
+  const std::string bare = put("bare.csv", "x\n1\n");
+  const auto without = open(Split::kTest, bare, "", train->learned(), /*is_other=*/true);
+  EXPECT_EQ(without->get(std::vector<int64_t>{0}).find("target"), nullptr);
+}
+
+TEST_F(CsvEntry, RefusesWhatIsNoRegression) {
+  const std::string params = "target=y,target_kind=number";
+  EXPECT_THAT(refusal("x,y\n1,a\n2,b\n", params),
+              HasSubstr("with target_kind=number it is a column of numbers (got \"a\", …)"));
+  EXPECT_THAT(refusal("x,y\n1,2\n2,\n", params), HasSubstr("bad.csv:3: its \"y\" is empty"));
+  EXPECT_THAT(refusal("x,y\n1,2\n2,1e99\n", params), HasSubstr("too large for float32"));
+  EXPECT_THAT(refusal("x,y\n1,2\n2,3\n", "target=y,target_kind=numbr"),
+              HasSubstr("did you mean \"number\"?"));
+  EXPECT_THAT(refusal("x,y\n1,2\n2,3\n", "target_kind=number"),
+              HasSubstr("which column is predicted"));
+  const std::string rows = put_rows();
+  const auto classes = open(Split::kTrain, rows, "target=kind");
+  EXPECT_THAT(test::refusal_of([&] {
+                open(Split::kTest, rows, "target_kind=number", classes->learned(), true);
+              }),
+              HasSubstr("the run tells classes apart"));
 }
 
 }  // namespace

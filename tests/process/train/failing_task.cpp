@@ -4,6 +4,7 @@
 //     never      a sample that does not come
 //     nan        the metric is NaN instead
 //     index      a target that is no class, of which a device says nothing but an assertion
+//     gradient   the gradient of a square root is NaN, and the loss is not
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -63,13 +64,14 @@ class Failing final : public mt::Task {
     const bool now = at.phase != mt::Phase::kTrain || at.step + 1 >= fault_.step;
     if (now) fault_.fail(at.phase == mt::Phase::kTrain ? "train_step" : "evaluate_step");
     const torch::Tensor error = net_->forward(batch["data"]).squeeze(1) - batch["target"];
-    const torch::Tensor loss = error.pow(2).mean();
     if (now && fault_.is("index")) {  // two classes, of which the target is the eighth
       const torch::Tensor scores = torch::stack({error, -error}, 1);
       const torch::Tensor target =
           torch::full({error.size(0)}, 7, scores.options().dtype(at::kLong));
       return {.loss = torch::cross_entropy_loss(scores, target)};
     }
+    torch::Tensor loss = error.pow(2).mean();
+    if (now && fault_.is("gradient")) loss = loss + 0 * (error - error).sqrt().sum();
     const torch::Tensor sum = error.detach().abs().sum();
     return {.loss = now && fault_.is("loss") ? loss.detach() : loss,
             .values = {{now && fault_.is("metric") ? "eror" : "error",

@@ -100,5 +100,30 @@ TEST(TaskWhoseSampleNeverComes, EndsAfterTheLoadersTimeoutOnAllRanks) {
   EXPECT_THAT(stderr_of(job, 0), HasSubstr("rank 1 failed: "));
 }
 
+TEST(TaskWhoseGradientIsNaN, EndsWithTheNameOfTheOperatorWhereAnomaliesAreDetected) {
+  const test::Folder folder;
+  const auto started = [&](const std::string& name, const test::Words& more) {
+    return test::joined({"run",
+                         "--nproc-per-node",
+                         "2",
+                         "--",
+                         test::program_path("muster_failing_task"),
+                         "--at",
+                         "gradient",
+                         "--output",
+                         (folder.path() / name).string()},
+                        more);
+  };
+  Launched found(started("found", {"--detect-anomaly"}));
+  EXPECT_EQ(found.wait(kJobLimit).code, 1) << found.err();
+  const std::string says =
+      "task failing, backward (rank 1, step 3): Function 'SqrtBackward0' returned nan";
+  EXPECT_THAT(stderr_of(found, 1), HasSubstr("failing: error: " + says));
+  EXPECT_THAT(stderr_of(found, 0), HasSubstr("rank 1 failed: " + says));
+  Launched plain(started("plain", {}));
+  EXPECT_EQ(plain.wait(kJobLimit).code, 1) << plain.err();
+  EXPECT_THAT(stderr_of(plain, 1), ::testing::Not(HasSubstr("SqrtBackward0")));
+}
+
 }  // namespace
 }  // namespace muster
