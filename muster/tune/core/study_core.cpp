@@ -165,7 +165,6 @@ Event& StudyCore::Impl::emit(int64_t trial, double now_s, decltype(Event::what) 
   if (const auto* note = std::get_if<TunerNote>(&events.back().what)) {
     take_note(*note);
     folders.put_right(events.back());
-    if (folders.has_places_before()) heard.stop();  // there will be no outline
   }
   return events.back();
 }

@@ -184,13 +184,17 @@ class StudyCore {
   /// A line for the log that changes nothing. `session`: a tuner begins; its trials' folder goes along
   /// when it is another one than before (Note [Moved trial folders]).
   void note(const std::string& text, double now_s, bool session = false);
+  /// The log names other folders of trials than this one, and the newest is another.
+  bool has_moved() const;
+  /// A line for the log that says where the trials' folder is (Note [Moved trial folders]).
+  void note_place(double now_s);
 
   /// What happened since the last call.
   std::vector<Event> take_events();
 
   /// Checkpoints that StudySpec::keep_checkpoints wants removed (Note [Kept checkpoints]), since the
-  /// last call; of a core that was made from a log, all that there ever were. To be removed when
-  /// the events are stored.
+  /// last call; of a core that was made from a log, all that there ever were; of one that took an
+  /// outline, none. To be removed when the events are stored.
   std::vector<std::string> take_needless_checkpoints();
   void discard_events();
 
