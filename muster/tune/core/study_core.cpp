@@ -289,6 +289,8 @@ std::string StudyCore::identity() const {
   return impl_->born_s ? concat(spec().name, " of ", shortest(*impl_->born_s)) : "";
 }
 
+std::optional<double> StudyCore::began_s() const { return impl_->born_s; }
+
 bool StudyCore::is_asked(int64_t trial) const {
   const auto record = impl_->records.find(trial);
   return record != impl_->records.end() && record->second.attempt.asked &&

@@ -267,6 +267,7 @@ class StudyCore {
   const StudySpec& spec() const;
   /// Tells it from any other study, also one of this name: when it began. Empty: it has not yet.
   std::string identity() const;
+  std::optional<double> began_s() const;  ///< when that was; nothing: it has not yet
   /// How long the tuners before the newest one ran, each to its last event; see
   /// StudySpec::time_budget_s.
   double used_s() const;
