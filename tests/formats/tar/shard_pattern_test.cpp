@@ -13,6 +13,7 @@ namespace muster::formats {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -79,6 +80,22 @@ TEST_F(Shards, ThatAreNotThereAreNamed) {
   EXPECT_THAT(refusal("b-*.tar"), HasSubstr("a file fits the pattern (got " + at("b-*.tar)")));
   EXPECT_THAT(refusal("empty"), HasSubstr("the folder has a file that ends in .tar"));
   EXPECT_THAT(refusal("a-{0,*}.tar"), HasSubstr("each shard is named once (got " + at("a-0.tar)")));
+}
+
+// What may not be seen is not what is not there. A link to itself can be read by nobody, root included.
+TEST_F(Shards, AFolderThatCannotBeReadIsNamed) {
+  put("good/a-0.tar");
+  const auto said = [&](const std::string& pattern) {
+    return test::error_of([&] { find_shards(at(pattern)); });
+  };
+  EXPECT_THAT(found("*/a-*.tar"), ElementsAre("a-0.tar"));
+  fs::create_symlink("nowhere", at("dangling"));  // no folder, and nothing can be missing there
+  EXPECT_THAT(found("*/a-*.tar"), ElementsAre("a-0.tar"));
+  fs::create_symlink("loop", at("loop"));
+  for (const char* pattern : {"loop/a-*.tar", "loop/a-{0..3}.tar", "loop/a.tar", "*/a-*.tar"})
+    EXPECT_THAT(said(pattern), AllOf(HasSubstr(at("loop")), HasSubstr("symbolic links")));
+  EXPECT_THAT(said("{" + std::string(300, 'x') + ",good/a-0}.tar"),
+              HasSubstr("there is no such file"));
 }
 
 TEST_F(Shards, SplitsAreNamedOrStandInTheirNames) {
