@@ -11,14 +11,14 @@ bool there_is(const std::filesystem::path& path) {
   namespace fs = std::filesystem;
   std::error_code failed;
   const bool is_there = fs::exists(path, failed);
-  if (!failed || failed == std::errc::filename_too_long)
-    return is_there;      // no file has such a name
-  fs::path first = path;  // on the way from the root
+  // No file has a name that is too long.
+  if (!failed || failed == std::errc::filename_too_long) return is_there;
+  fs::path first = path;  // that fails so, on the way from the root
   for (fs::path above = first.parent_path(); !above.empty() && above != first;
        above = first.parent_path()) {
     std::error_code same;
-    fs::exists(above, same);
-    if (!same) break;
+    static_cast<void>(fs::status(above, same));
+    if (same != failed) break;
     first = above;
   }
   if (failed == std::errc::permission_denied)
