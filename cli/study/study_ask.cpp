@@ -32,7 +32,7 @@ const char* const kAskExamples =
     "  muster study ask study.toml --count 4 --storage shared.db\n"
     "\n"
     "Prints one JSON object per line:\n"
-    "  {\"attempt\":1,\"number\":3,\"params\":{\"lr\":0.01}}\n"
+    "  {\"attempt\":1,\"number\":3,\"params\":{\"lr\":0.01},\"study_began\":1790000000.25}\n"
     "with \"resume_from\" for a trial that goes on from a checkpoint. The study is made\n"
     "if it is not there; a tuner and others may ask at the same time. A trial that is\n"
     "told nothing for `ask_lease` of the study file, a day, is given to the next.\n"
@@ -46,8 +46,9 @@ const char* const kTellExamples =
     "\n"
     "Prints what the trial is to do: continue, pause or stop; exits 0, 4 or 3, as\n"
     "`muster report` does. After pause and stop the trial counts as ended. With\n"
-    "--json an object on stdout: {\"action\":\"continue\",\"reason\":\"\"}. --attempt as\n"
-    "`ask` said it keeps a program that comes too late from speaking for the next.";
+    "--json an object on stdout: {\"action\":\"continue\",\"reason\":\"\"}. --attempt and\n"
+    "--study-began as `ask` said them keep a program that comes too late from speaking\n"
+    "for the next attempt, or for a trial of a study that was deleted and made anew.";
 
 constexpr int kStop = 3, kPause = 4;
 
@@ -61,6 +62,7 @@ struct TellFlags {
   int64_t number = -1;
   std::vector<std::string> metrics;
   std::optional<int64_t> step, attempt;
+  std::optional<double> study_began;
   std::string checkpoint, failed;
   bool end = false, json = false;
 };
@@ -136,6 +138,7 @@ Asked start_one(tune::Study& study,
               {"number", trial.number},
               {"params", tune::to_json(space, trial.values)}};
     if (!trial.checkpoint.empty()) json["resume_from"] = trial.checkpoint;
+    if (const auto began_s = core.began_s()) json["study_began"] = *began_s;
     return {.trial = std::move(json)};
   });
 }
@@ -181,6 +184,20 @@ std::string why_not(const tune::StudyCore& core, const TellFlags& flags) {
   if (core.is_asked(flags.number)) return concat("attempt ", trial.attempt, " is with another");
   if (trial.state == tune::TrialState::kRunning) return "it is run by the tuner";
   return concat("it is ", tune::optuna_name(trial.state));
+}
+
+/// Numbers of a study that was deleted and made anew begin anew.
+void check_same_study(const tune::StudyCore& core, const TellFlags& flags) {
+  if (!flags.study_began || flags.study_began == core.began_s()) return;
+  const auto began_s = core.began_s();
+  throw usage_error(
+      {.refused = concat("nothing can be told of trial ", flags.number),
+       .rule = concat("the study began at ",
+                      program::shown_value(*flags.study_began),
+                      ", when `muster study ask` gave the trial out"),
+       .value = began_s ? concat("it began at ", program::shown_value(*began_s))
+                        : std::string("it has not begun"),
+       .hint = "it was deleted and made anew, or is another of this name: ask again"});
 }
 
 void check_asked(const tune::StudyCore& core, const TellFlags& flags) {
@@ -235,6 +252,7 @@ bool knows_trial(tune::Study& study, int64_t number) {
 }
 
 tune::Decision tell(tune::StudyCore& core, const TellFlags& flags, double now_s) {
+  check_same_study(core, flags);
   check_asked(core, flags);
   check_step(core, flags);
   check_result(core, flags);
@@ -297,6 +315,11 @@ int study_tell(std::span<const std::string> args, program::Console& console) {
   program::add_value(
       *app, "--attempt", flags.attempt, "which attempt speaks [the one that was asked for]")
       ->type_name("N");
+  program::add_value(*app,
+                     "--study-began",
+                     flags.study_began,
+                     "of which study the trial is, as `ask` said it [the one of this name]")
+      ->type_name("TIME");
   app->add_flag("--json", flags.json, "for a script");
   program::add_value(*app, "--failed", flags.failed, "the trial failed, and why")->type_name("WHY");
   if (const auto done = program::parse(*app, args, console)) return *done;

@@ -125,6 +125,9 @@ class Classifying final : public train::Program {
         if (!is_known) late.push_back(std::move(remark));
       }
     }
+    // Ranks that are processes have each read their share, and say what was in that.
+    if (plan_.threads == 0 && plan_.world_size > 1)
+      for (std::string& remark : late) remark.insert(0, "of what this rank has read: ");
     return late;
   }
   train::FitData data() override { return train::split_data(plan_, data_); }

@@ -11,6 +11,7 @@
 #include "muster/base/file.h"
 #include "muster/base/text.h"
 #include "muster/formats/cifar.h"
+#include "muster/formats/there_is.h"
 
 namespace muster::data {
 namespace {
@@ -66,7 +67,7 @@ std::shared_ptr<const ImageDataset> read_cifar_files(
   int64_t samples = 0;
   for (const std::string& name : split == Split::kTrain ? names.train : names.test) {
     const fs::path path = place / name;
-    if (!fs::exists(path, ignored)) {
+    if (!formats::there_is(path)) {
       throw usage_error(
           {.refused = concat("no such file: ", path.string()), .hint = std::string(hint)});
     }

@@ -1,5 +1,6 @@
 #include "muster/data/sets/image_dataset.h"
 
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -41,7 +42,10 @@ void check_spec(const DataSpec& spec) {
                " channels"));
   for (const double deviation : spec.standard_deviation) {
     check(spec, deviation > 0, "a standard deviation is positive", shortest(deviation));
+    check(spec, std::isfinite(deviation), "a standard deviation is finite", shortest(deviation));
   }
+  for (const double mean : spec.mean)  // else every pixel is NaN
+    check(spec, std::isfinite(mean), "a mean is finite", shortest(mean));
 }
 
 void check_tensors(const DataSpec& spec, const at::Tensor& images, const at::Tensor& labels) {

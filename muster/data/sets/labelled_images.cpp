@@ -63,11 +63,14 @@ void check_image_options(const LabelledImagesOptions& options) {
   if (options.size < 0 || options.size > kMostSize)
     refuse("size of images", concat("0 … ", kMostSize), std::to_string(options.size));
   const size_t means = options.mean.size(), deviations = options.standard_deviation.size();
+  const auto is_finite = [](double value) { return std::isfinite(value); };
   const bool positive =
       std::ranges::all_of(options.standard_deviation, [](double value) { return value > 0; });
-  if (means != deviations || (means != 0 && means != 3) || !positive)
+  const bool finite = std::ranges::all_of(options.standard_deviation, is_finite) &&
+                      std::ranges::all_of(options.mean, is_finite);
+  if (means != deviations || (means != 0 && means != 3) || !positive || !finite)
     refuse("mean and deviation of images",
-           "three numbers each, the deviations above 0, or none",
+           "three numbers each, all finite, the deviations above 0, or none",
            concat(means, " and ", deviations));
 }
 

@@ -8,6 +8,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/formats/idx.h"
+#include "muster/formats/there_is.h"
 
 namespace muster::data {
 namespace {
@@ -16,9 +17,8 @@ namespace fs = std::filesystem;
 
 fs::path find_file(const fs::path& folder, const std::string& name, std::string_view hint) {
   for (const char* ending : {"", ".gz"}) {
-    std::error_code ignored;
     const fs::path path = folder / (name + ending);
-    if (fs::exists(path, ignored)) return path;
+    if (formats::there_is(path)) return path;
   }
   throw usage_error({.refused = concat("no such file: ", (folder / name).string(), " (or .gz)"),
                      .hint = std::string(hint)});

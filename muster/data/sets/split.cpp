@@ -73,16 +73,15 @@ void check_targets(const at::Tensor& targets, std::optional<int64_t> samples) {
 SubsetList random_split(const std::shared_ptr<const Dataset>& whole,
                         const std::vector<int64_t>& lengths,
                         uint64_t seed) {
-  const int64_t all = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
-  const bool negative =
-      std::any_of(lengths.begin(), lengths.end(), [](int64_t n) { return n < 0; });
-  if (negative || all != whole->size()) {
+  const int64_t all = whole->size();
+  int64_t left = all;  // below 0: they are too many, or one is negative
+  for (const int64_t length : lengths) left = length < 0 || length > left ? -1 : left - length;
+  if (left != 0) {
     std::vector<std::string> texts;
     for (const int64_t length : lengths) texts.push_back(std::to_string(length));
-    throw usage_error(
-        {.refused = "split of a dataset",
-         .rule = concat("lengths of 0 or more that add up to its ", whole->size(), " samples"),
-         .value = join(texts, " + ")});
+    throw usage_error({.refused = "split of a dataset",
+                       .rule = concat("lengths of 0 or more that add up to its ", all, " samples"),
+                       .value = join(texts, " + ")});
   }
   const std::vector<int64_t> order = drawn_order(all, at::detail::createCPUGenerator(seed));
   SubsetList parts;

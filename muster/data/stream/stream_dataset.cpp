@@ -35,8 +35,18 @@ StreamDataset::StreamDataset(const std::vector<int64_t>& shard_sizes,
                          .rule = "it has 0 samples or more",
                          .value = std::to_string(size)});
     }
-    starts_.push_back(starts_.back() + size);
+    int64_t end = 0;
+    if (__builtin_add_overflow(starts_.back(), size, &end)) {
+      throw usage_error({.refused = "shards of a stream",
+                         .rule = "their samples are counted with 64 bits",
+                         .value = concat(starts_.back(), " and ", size)});
+    }
+    starts_.push_back(end);
   }
+  // No order changes by it, and no sum of them is too large.
+  const auto shards = static_cast<int64_t>(shard_sizes.size());
+  options_.lanes = std::min(options_.lanes, std::max<int64_t>(1, shards));
+  options_.shuffle_window = std::min(options_.shuffle_window, std::max<int64_t>(1, starts_.back()));
 }
 
 std::shared_ptr<const Sampler> StreamDataset::own_sampler(const EpochShare& share) const {

@@ -56,7 +56,8 @@ class StreamDataset : public Dataset {
   uint32_t fingerprint() const override;
 
  protected:
-  /// Throws a usage error for a negative size, and for lanes or a window below 1.
+  /// Throws a usage error for a negative size, more samples than 64 bits count, and for lanes or a window
+  /// below 1.
   explicit StreamDataset(const std::vector<int64_t>& shard_sizes,
                          const StreamOptions& options = {},
                          Collate collate = {});

@@ -13,6 +13,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/formats/image/folder_entries.h"
+#include "muster/formats/there_is.h"
 #include "muster/formats/utf8.h"
 
 namespace muster::formats {
@@ -159,9 +160,8 @@ bool has_image_extension(std::string_view name) {
 std::vector<std::string> list_classes(const fs::path& root, ClassFiles kind) {
   std::error_code ignored;
   if (!fs::is_directory(root, ignored)) {
-    throw usage_error(
-        {.refused = folder_of(kind, root),
-         .rule = fs::exists(root, ignored) ? "it is a folder" : "there is no such folder"});
+    throw usage_error({.refused = folder_of(kind, root),
+                       .rule = there_is(root) ? "it is a folder" : "there is no such folder"});
   }
   std::vector<std::string> classes = entries_of(root).folders;
   for (const std::string& name : classes) {

@@ -8,10 +8,12 @@
 #include <system_error>
 #include <utility>
 
+#include <errno.h>
 #include <glob.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/formats/there_is.h"
 
 namespace muster::formats {
 namespace {
@@ -62,13 +64,40 @@ std::optional<std::vector<std::string>> alternatives(std::string_view inside,
   }
 }
 
-/// The names that a pattern of the file system fits, sorted by their bytes.
+/// A folder that glob() could not read, and why.
+struct UnreadFolder {
+  std::string path;
+  int error = 0;
+};
+
+/// glob() says it by a function alone. The first one counts; what is no folder or is gone is none.
+thread_local UnreadFolder unread_folder;
+int note_unread_folder(const char* path, int error) {
+  if (error != ENOTDIR && error != ENOENT && unread_folder.error == 0)
+    unread_folder = {.path = path, .error = error};
+  return 0;
+}
+
+/// The names that a pattern of the file system fits, sorted by their bytes. Throws an environment error where a
+/// folder that may hold some cannot be read: they would be missing, and nobody would know.
 std::vector<fs::path> files_that_fit(const std::string& pattern) {
   glob_t found{};
-  const int status = ::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found);
+  unread_folder = {};
+  const int status = ::glob(pattern.c_str(), GLOB_NOSORT, &note_unread_folder, &found);
   std::vector<fs::path> files;
   if (status == 0) files.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   ::globfree(&found);
+  if (unread_folder.error != 0) {
+    const std::string folder = unread_folder.path.empty() ? "." : unread_folder.path;
+    throw environment_error({.refused = concat("tar shards ", pattern),
+                             .rule = "each folder that the pattern leads to can be read",
+                             .value = concat(folder, ": ", errno_text(unread_folder.error)),
+                             .hint = "a narrower pattern leaves it out"});
+  }
+  if (status != 0 && status != GLOB_NOMATCH) {
+    throw environment_error({.refused = concat("tar shards ", pattern),
+                             .rule = "memory for the names that the pattern fits"});
+  }
   std::ranges::sort(files, {}, [](const fs::path& file) { return file.native(); });
   return files;
 }
@@ -187,11 +216,10 @@ std::vector<fs::path> find_shards(const std::string& pattern) {
     if (files.empty()) refuse_pattern(pattern, "the folder has a file that ends in .tar");
     return files;
   }
-  std::error_code ignored;
-  if (fs::exists(pattern, ignored)) return {pattern};
+  if (there_is(pattern)) return {pattern};
   std::vector<fs::path> files;
   for (const std::string& name : expand_braces(pattern)) {
-    if (fs::exists(name, ignored)) {
+    if (there_is(name)) {
       files.emplace_back(name);
       continue;
     }

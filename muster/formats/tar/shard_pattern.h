@@ -15,7 +15,8 @@ std::vector<std::string> expand_braces(std::string_view pattern);
 
 /// The files of the pattern: its braces written out, in their order, and of each the files that *, ? and [] fit,
 /// sorted by their bytes; or the .tar files of a folder. A file of that very name comes first. Throws a usage
-/// error for a name without a file, a pattern that none fits, and a file that is there twice.
+/// error for a name without a file, a pattern that none fits, and a file that is there twice, an environment error
+/// for a folder on the way that cannot be read.
 std::vector<std::filesystem::path> find_shards(const std::string& pattern);
 
 /// Of the training split and of the test split. No test shards: a part has to be held out.

@@ -13,6 +13,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/result_type.h>
+#include <c10/util/Exception.h>
 
 #include "muster/memory/estimate/cpu_scratch.h"
 #include "muster/memory/estimate/meta_kernels.h"
@@ -67,11 +68,13 @@ Tensor convolution(const Tensor& input,
   for (size_t dim = 0; dim < spatial; ++dim) {
     const int64_t reach = at_dim(dilation, dim) * (weight.size(static_cast<int64_t>(dim) + 2) - 1);
     const int64_t step = at_dim(stride, dim), padded = 2 * at_dim(padding, dim);
+    TORCH_CHECK(step > 0, "a stride is above 0, not ", step);
     int64_t& size = sizes[first + dim];
     size = transposed ? (size - 1) * step - padded + reach + at_dim(output_padding, dim) + 1
                       : (size + padded - reach - 1) / step + 1;
   }
-  if (transposed || !CpuScratch::wanted()) return image(sizes, input);
+  const bool is_empty = input.numel() == 0 || weight.numel() == 0;  // then there is no scratch
+  if (transposed || is_empty || !CpuScratch::wanted()) return image(sizes, input);
   return with_forward_scratch(
       {input, weight, sizes, groups.guard_int(__FILE__, __LINE__), largest(stride)});
 }
@@ -87,7 +90,8 @@ Three convolution_backward(const Tensor& grad,
                            Steps,
                            c10::SymInt groups,
                            Mask mask) {
-  if (!transposed && CpuScratch::wanted()) {
+  const bool is_empty = input.numel() == 0 || weight.numel() == 0;
+  if (!transposed && !is_empty && CpuScratch::wanted()) {
     auto gradients = with_backward_scratch(
         {input, weight, grad.sizes(), groups.guard_int(__FILE__, __LINE__), largest(stride)}, mask);
     return {std::move(gradients[0]), std::move(gradients[1]), std::move(gradients[2])};

@@ -52,6 +52,13 @@ data::Batch stretched(const data::Batch& two,
   return batch;
 }
 
+/// Of a rank's largest batch: a batch of more samples than there are has them all.
+int64_t rows_at_most(const FitPlan& plan, int64_t samples) {
+  const int64_t replicas = std::max<int64_t>(1, plan.world_size / plan.ranks_per_replica);
+  const int64_t share = samples / replicas + (samples % replicas != 0 ? 1 : 0);
+  return std::max<int64_t>(1, std::min(plan.batch_per_rank, share));
+}
+
 /// One rank's training on meta.
 class RunOnMeta {
  public:
@@ -68,7 +75,7 @@ class RunOnMeta {
     for (int i = 0; i < (is_late ? 2 : 1); ++i)
       batches_.push_back(stretched(two,
                                    samples->spec(),
-                                   std::max<int64_t>(1, plan.batch_per_rank),
+                                   rows_at_most(plan, samples->size()),
                                    input_dtype_of(module),
                                    plan.options.channels_last));
     groups_.train_mode();

@@ -72,4 +72,6 @@ std::vector<std::string> KeptCheckpoints::take_needless() {
   return paths;
 }
 
+void KeptCheckpoints::stop() { *this = KeptCheckpoints(0); }
+
 }  // namespace muster::tune

@@ -35,6 +35,9 @@ class KeptCheckpoints {
   /// within.
   std::vector<std::string> take_needless();
 
+  /// From now on names none: of a core that has not heard of all trials.
+  void stop();
+
   bool is_needed(const std::string& path) const { return uses_.contains(path); }
 
  private:

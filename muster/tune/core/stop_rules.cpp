@@ -157,4 +157,13 @@ std::optional<Decision> StopRules::plateau(int64_t trial, int64_t t, const Metri
 
 void StopRules::on_end(int64_t trial) { progress_.erase(trial); }
 
+std::optional<StopRules::Progress> StopRules::progress(int64_t trial) const {
+  const auto found = progress_.find(trial);
+  return found == progress_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void StopRules::go_on_from(int64_t trial, const Progress& progress) {
+  progress_.insert_or_assign(trial, progress);
+}
+
 }  // namespace muster::tune

@@ -33,17 +33,23 @@ class StopRules {
                                     double time_total_s);
   void on_end(int64_t trial);
 
+  /// What is remembered of a trial that is not over, for its plateau.
+  struct Progress {
+    double best = 0;     ///< a score
+    int64_t waited = 0;  ///< reports since then
+    bool any = false;    ///< `best` is there
+  };
+  /// Nothing: it has reported nothing, or there is no plateau.
+  std::optional<Progress> progress(int64_t trial) const;
+  /// As if the trial's reports had been heard.
+  void go_on_from(int64_t trial, const Progress& progress);
+
   /// Metrics that criteria name: a trial's first report has them.
   std::vector<std::string> metrics() const;
 
  private:
   std::optional<Decision> plateau(int64_t trial, int64_t t, const Metrics& metrics);
 
-  struct Progress {
-    double best = 0;
-    int64_t waited = 0;
-    bool any = false;
-  };
   std::vector<StopCriterion> criteria_;
   Plateau plateau_;
   std::string metric_;

@@ -15,7 +15,7 @@ namespace muster::tune {
 namespace {
 
 /// Another one whenever a core of this version would go on otherwise from the same outline or calls.
-constexpr int64_t kOutlineVersion = 2;
+constexpr int64_t kOutlineVersion = 3;
 
 std::string chained(const std::string& chain, const std::string& calls) {
   return std::to_string(digest_of(concat(chain, ' ', digest_of(calls))));
@@ -23,11 +23,8 @@ std::string chained(const std::string& chain, const std::string& calls) {
 
 }  // namespace
 
-/// What has other memories than searcher and scheduler has no outline.
-bool StudyCore::Impl::may_have_outlines() const {
-  return spec.plateau.patience == 0 && spec.keep_checkpoints == 0 && !has_functions &&
-         !folders.has_places_before() && !scheduler->donors_may_be_over();
-}
+/// Of a donor that is over an outline has no checkpoint.
+bool StudyCore::Impl::may_have_outlines() const { return !scheduler->donors_may_be_over(); }
 
 bool StudyCore::Impl::hears() const { return searcher_learns || scheduler->has_history(); }
 

@@ -165,7 +165,6 @@ Event& StudyCore::Impl::emit(int64_t trial, double now_s, decltype(Event::what) 
   if (const auto* note = std::get_if<TunerNote>(&events.back().what)) {
     take_note(*note);
     folders.put_right(events.back());
-    if (folders.has_places_before()) heard.stop();  // there will be no outline
   }
   return events.back();
 }
@@ -289,6 +288,8 @@ double StudyCore::used_s() const { return impl_->used_s; }
 std::string StudyCore::identity() const {
   return impl_->born_s ? concat(spec().name, " of ", shortest(*impl_->born_s)) : "";
 }
+
+std::optional<double> StudyCore::began_s() const { return impl_->born_s; }
 
 bool StudyCore::is_asked(int64_t trial) const {
   const auto record = impl_->records.find(trial);

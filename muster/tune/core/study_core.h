@@ -184,13 +184,17 @@ class StudyCore {
   /// A line for the log that changes nothing. `session`: a tuner begins; its trials' folder goes along
   /// when it is another one than before (Note [Moved trial folders]).
   void note(const std::string& text, double now_s, bool session = false);
+  /// The log names other folders of trials than this one, and the newest is another.
+  bool has_moved() const;
+  /// A line for the log that says where the trials' folder is (Note [Moved trial folders]).
+  void note_place(double now_s);
 
   /// What happened since the last call.
   std::vector<Event> take_events();
 
   /// Checkpoints that StudySpec::keep_checkpoints wants removed (Note [Kept checkpoints]), since the
-  /// last call; of a core that was made from a log, all that there ever were. To be removed when
-  /// the events are stored.
+  /// last call; of a core that was made from a log, all that there ever were; of one that took an
+  /// outline, none. To be removed when the events are stored.
   std::vector<std::string> take_needless_checkpoints();
   void discard_events();
 
@@ -263,6 +267,7 @@ class StudyCore {
   const StudySpec& spec() const;
   /// Tells it from any other study, also one of this name: when it began. Empty: it has not yet.
   std::string identity() const;
+  std::optional<double> began_s() const;  ///< when that was; nothing: it has not yet
   /// How long the tuners before the newest one ran, each to its last event; see
   /// StudySpec::time_budget_s.
   double used_s() const;

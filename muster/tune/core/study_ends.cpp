@@ -207,6 +207,16 @@ void StudyCore::note(const std::string& text, double now_s, bool session) {
   impl_->emit(-1, now_s, std::move(note));
 }
 
+bool StudyCore::has_moved() const {
+  return !impl_->folders.newest().empty() && impl_->folders.has_moved();
+}
+
+void StudyCore::note_place(double now_s) {
+  const std::string& folder = impl_->folders.now();
+  impl_->emit(
+      -1, now_s, TunerNote{.text = concat("its trials' files are in ", folder), .folder = folder});
+}
+
 void StudyCore::forgive(const std::string& text, double now_s) {
   impl_->emit(-1, now_s, TunerNote{.text = text, .forgives = true});
 }

@@ -54,6 +54,38 @@ Decision decision_in(const Json& json) {
           .complete = json.at("complete").get<bool>()};
 }
 
+/// Doubles that JSON has not are objects: a text may be "nan".
+Json outline_value(const Value& value) {
+  if (!value.is_double() || std::isfinite(value.as_double())) return to_json(value);
+  Json json = Json::object();
+  json["double"] = shortest(value.as_double());
+  return json;
+}
+
+Json values_json(const Values& values) {
+  Json json = Json::array();
+  for (const Value& value : values) json.push_back(outline_value(value));
+  return json;
+}
+
+Values values_in(const Json& json) {
+  Values values;
+  for (const Json& value : json)
+    values.push_back(value.is_object() ? Value(number_in(value.at("double")))
+                                       : value_from(value, "an outline"));
+  return values;
+}
+
+Json progress_json(const StopRules::Progress& progress) {
+  return Json::array({outline_number(progress.best), Json(progress.waited), Json(progress.any)});
+}
+
+StopRules::Progress progress_in(const Json& json) {
+  return {.best = number_in(json.at(0)),
+          .waited = json.at(1).get<int64_t>(),
+          .any = json.at(2).get<bool>()};
+}
+
 Json trial_json(const Trial& trial) {
   Json metrics = Json::array();
   for (const auto& [name, value] : trial.last_metrics)
@@ -184,9 +216,13 @@ class StudyOutline {
     if (core_.best >= 0) numbers.insert(core_.best);
     Json trials = Json::array();
     for (const int64_t number : numbers) {
-      Json one = trial_json(core_.trials[static_cast<size_t>(number)]);
+      const Trial& trial = core_.trials[static_cast<size_t>(number)];
+      Json one = trial_json(trial);
+      if (core_.has_functions) one["values"] = values_json(trial.values);
       const auto record = core_.records.find(number);
       if (record != core_.records.end()) one["record"] = record_json(record->second);
+      if (const auto progress = core_.rules.progress(number))
+        one["plateau"] = progress_json(*progress);
       trials.push_back(std::move(one));
     }
     return {{"rules", rules},
@@ -209,7 +245,8 @@ class StudyOutline {
             {"session_start_s", core_.session_start_s},
             {"session_last_s", core_.session_last_s},
             {"born_s", core_.born_s ? Json(*core_.born_s) : Json()},
-            {"folder", core_.folders.newest()}};
+            {"folder", core_.folders.newest()},
+            {"folders", core_.folders.before()}};
   }
 
   /// Into a new core. False, and nothing has changed, for what write() does not write.
@@ -222,15 +259,21 @@ class StudyOutline {
       trials[static_cast<size_t>(i)] = {.number = i, .state = TrialState::kComplete};
     std::unordered_map<int64_t, TrialRecord> records;
     std::set<int64_t> told;
+    std::vector<std::pair<int64_t, StopRules::Progress>> progress;
     for (const Json& one : json.at("trials")) {
       Trial trial = trial_in(one);
+      if (core_.has_functions) trial.values = values_in(one.at("values"));
       if (trial.number < 0 || trial.number >= count || !is_whole(trial)) return false;
       if (is_over(trial.state) == one.contains("record")) return false;
       if (one.contains("record")) records.emplace(trial.number, record_in(one.at("record")));
+      if (one.contains("plateau"))
+        progress.emplace_back(trial.number, progress_in(one.at("plateau")));
       told.insert(trial.number);
       trials[static_cast<size_t>(trial.number)] = std::move(trial);
     }
     if (best >= 0 && (!told.contains(best) || records.contains(best))) return false;
+    const auto newest_folder = json.at("folder").get<std::string>();
+    const auto folders = json.at("folders").get<std::set<std::string>>();
     auto front = json.at("front").get<std::vector<int64_t>>();
     for (const int64_t number : front)
       if (!told.contains(number) || records.contains(number)) return false;
@@ -249,7 +292,9 @@ class StudyOutline {
     json.at("session_start_s").get_to(core.session_start_s);
     json.at("session_last_s").get_to(core.session_last_s);
     if (const Json& born = json.at("born_s"); !born.is_null()) core.born_s = born.get<double>();
-    core.folders.go_on_from(json.at("folder").get<std::string>());
+    core.folders.go_on_from(newest_folder, folders);
+    core.checkpoints.stop();
+    for (const auto& [number, known] : progress) core.rules.go_on_from(number, known);
     core.trials = std::move(trials);
     core.records = std::move(records);
     core.told = std::move(told);
@@ -273,8 +318,9 @@ class StudyOutline {
     if (trial.goals.results.size() != goals.results.size() ||
         trial.goals.violations.size() != goals.violations.size())
       return false;
-    trial.values = core_.spec.space.resolve(trial.point);
-    return true;
+    // A function need not repeat itself: what it said the first time is the trial's.
+    if (!core_.has_functions) trial.values = core_.spec.space.resolve(trial.point);
+    return trial.values.size() == core_.spec.space.parameters().size();
   }
 
   /// One that is not over: what else knows of it.

@@ -102,7 +102,11 @@ Decision StudyCore::report(int64_t number, const Report& report, double now_s) {
   TrialRecord& record = impl_->records.at(number);
   if (report.sequence > 0 && report.sequence <= record.attempt.sequence) return record.decision;
   try {
-    return impl_->take_report(trial, record, report, now_s);
+    if (report.checkpoint.empty() || !impl_->folders.has_places_before())
+      return impl_->take_report(trial, record, report, now_s);
+    Report here = report;  // as who replays it
+    impl_->folders.put_right(here.checkpoint);
+    return impl_->take_report(trial, record, here, now_s);
   } catch (const Error& error) {
     refuse_report(number, error.what());
     throw;

@@ -1,6 +1,7 @@
 #include "muster/tune/core/trial_folders.h"
 
 #include <system_error>
+#include <utility>
 #include <variant>
 
 namespace muster::tune {
@@ -15,6 +16,10 @@ std::string spelled(const std::filesystem::path& folder) {
   return path;
 }
 
+bool is_below(const std::string& folder, const std::string& path) {
+  return path.size() > folder.size() && path[folder.size()] == '/' && path.starts_with(folder);
+}
+
 }  // namespace
 
 TrialFolders::TrialFolders(const std::filesystem::path& now) : now_(spelled(now)) {}
@@ -25,20 +30,27 @@ void TrialFolders::put_right(Event& event) {
     newest_ = note->folder;
     if (!now_.empty() && newest_ != now_) before_.insert(newest_);
   } else if (auto* started = std::get_if<AttemptStarted>(&event.what)) {
-    move(started->from_checkpoint);
+    put_right(started->from_checkpoint);
   } else if (auto* reported = std::get_if<Reported>(&event.what)) {
-    move(reported->report.checkpoint);
+    put_right(reported->report.checkpoint);
   } else if (auto* saved = std::get_if<CheckpointSaved>(&event.what)) {
-    move(saved->checkpoint);
+    put_right(saved->checkpoint);
   }
 }
 
-void TrialFolders::move(std::string& checkpoint) const {
-  for (const std::string& folder : before_) {
-    if (!checkpoint.starts_with(folder) || checkpoint.substr(folder.size(), 1) != "/") continue;
-    checkpoint.replace(0, folder.size(), now_);
+void TrialFolders::put_right(std::string& checkpoint) const {
+  // What is within another one comes behind it.
+  for (auto folder = before_.rbegin(); folder != before_.rend(); ++folder) {
+    if (!is_below(*folder, checkpoint)) continue;
+    if (now_.size() > folder->size() && is_below(now_, checkpoint)) return;
+    checkpoint.replace(0, folder->size(), now_);
     return;
   }
+}
+
+void TrialFolders::go_on_from(std::string newest, std::set<std::string> before) {
+  newest_ = std::move(newest);
+  before_ = std::move(before);
 }
 
 }  // namespace muster::tune

@@ -143,14 +143,14 @@ void Study::transact(std::span<Waiting* const> calls) {
   std::vector<Event> ours;
   storage_->transact([&](std::vector<Event> theirs) -> std::span<const Event> {
     if (!core_is_ahead_) unlogged_ = core_.unlogged();
-    if (core_is_ahead_ || lacks_what_waits()) {
+    if (core_is_ahead_ || (suggests_ && lacks_what_waits())) {
       rebuild();
     } else {
       follow(std::move(theirs));
     }
     core_is_ahead_ = true;
     tell_finished();
-    offer_waiting();
+    if (suggests_) offer_waiting();
     make(calls);
     ours = core_.take_events();
     keep_outline(ours);
@@ -286,8 +286,14 @@ void Study::begin_tuner() {
   });
 }
 
-/// What a tuner left running is taken back unless one runs: it would know.
+/// What a tuner left running is taken back unless one runs: it would know. What this one writes are
+/// paths at the present place.
 void Study::begin_asker(const StudySpec& spec) {
+  if (core_.has_moved()) {
+    apply([](StudyCore& core, double now_s) {
+      if (core.has_moved()) core.note_place(now_s);
+    });
+  }
   if (core_.has_lost_attempts()) {
     apply([&](StudyCore& core, double now_s) {
       if (!core.has_lost_attempts() || running_tuner(spec.storage, spec.name)) return;

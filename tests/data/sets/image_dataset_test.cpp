@@ -1,6 +1,7 @@
 #include "muster/data/sets/image_dataset.h"
 
 #include <array>
+#include <cmath>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -107,6 +108,11 @@ TEST(ImageDataset, RefusesANormalisationThatDoesNotFit) {
   spec.standard_deviation[1] = 0;
   EXPECT_THAT(refusal(spec, rgb_images(2), labels(2)),
               HasSubstr("a standard deviation is positive (got 0)"));
+  spec.standard_deviation[1] = INFINITY;
+  EXPECT_THAT(refusal(spec, rgb_images(2), labels(2)), HasSubstr("is finite (got inf)"));
+  spec = rgb_spec();
+  spec.mean[2] = NAN;
+  EXPECT_THAT(refusal(spec, rgb_images(2), labels(2)), HasSubstr("a mean is finite (got nan)"));
 }
 
 }  // namespace

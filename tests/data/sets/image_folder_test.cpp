@@ -2,6 +2,7 @@
 // stands in tests/golden/images.
 #include "muster/data/sets/image_folder.h"
 
+#include <cmath>
 #include <fstream>
 
 #include <gmock/gmock.h>
@@ -305,6 +306,10 @@ TEST_F(ImageFolderTest, OptionsThatMakeNoSenseAreRefused) {
                 ImageFolder(root(), {.standard_deviation = {0.5, 0, 0.5}});
               }),
               HasSubstr("above 0"));
+  EXPECT_THAT(test::refusal_of([&] {
+                ImageFolder(root(), {.mean = {0.5, NAN, 0.5}, .standard_deviation = {1, 1, 1}});
+              }),
+              HasSubstr("all finite"));
 }
 
 // Both JPEGs of apple and plum are 37 x 29: at size 9 they are decoded at 1/2, 15 x 19.

@@ -47,6 +47,10 @@ TEST(RandomSplit, RefusesLengthsThatDoNotAddUp) {
               }),
               HasSubstr("add up to its 10 samples (got 6 + 3)"));
   EXPECT_THAT(test::error_of([] {
+                random_split(counted(10), {INT64_MAX, INT64_MAX, 12}, 0);
+              }),
+              HasSubstr("9223372036854775807 + 9223372036854775807 + 12"));
+  EXPECT_THAT(test::error_of([] {
                 random_split(counted(10), {11, -1}, 0);
               }),
               HasSubstr("(got 11 + -1)"));

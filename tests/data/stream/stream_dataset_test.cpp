@@ -202,6 +202,17 @@ TEST(Stream, RefusesOptionsThatCannotBe) {
   EXPECT_THAT(made({.lanes = 0}, 1), HasSubstr("at least 1 (got 0 and 256)"));
   EXPECT_THAT(made({.shuffle_window = 0}, 1), HasSubstr("(got 16 and 0)"));
   EXPECT_THAT(made({}, -1), HasSubstr("0 samples or more (got -1)"));
+  EXPECT_THAT(test::error_of([] {
+                Numbers({INT64_MAX, 0, 1}, {});
+              }),
+              HasSubstr("counted with 64 bits (got 9223372036854775807 and 1)"));
+}
+
+TEST(Stream, MoreLanesThanShardsAndALargerWindowThanTheDataChangeNothing) {
+  const std::vector<int64_t> sizes{5, 0, 7, 3};
+  const auto all = std::make_shared<Numbers>(sizes, StreamOptions{4, 15});
+  const auto beyond = std::make_shared<Numbers>(sizes, StreamOptions{INT64_MAX, INT64_MAX});
+  EXPECT_EQ(read_epoch(beyond, {.seed = 4}, 1), read_epoch(all, {.seed = 4}, 1));
 }
 
 }  // namespace

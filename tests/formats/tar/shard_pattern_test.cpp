@@ -1,8 +1,12 @@
 // Which files a pattern names, and which of them are which split.
 #include "muster/formats/tar/shard_pattern.h"
 
+#include <cstdlib>
+#include <iostream>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "muster/base/file.h"
 
@@ -13,6 +17,7 @@ namespace muster::formats {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -79,6 +84,39 @@ TEST_F(Shards, ThatAreNotThereAreNamed) {
   EXPECT_THAT(refusal("b-*.tar"), HasSubstr("a file fits the pattern (got " + at("b-*.tar)")));
   EXPECT_THAT(refusal("empty"), HasSubstr("the folder has a file that ends in .tar"));
   EXPECT_THAT(refusal("a-{0,*}.tar"), HasSubstr("each shard is named once (got " + at("a-0.tar)")));
+}
+
+// What may not be seen is not what is not there. A link to itself can be read by nobody, root included.
+TEST_F(Shards, AFolderThatCannotBeReadIsNamed) {
+  put("good/a-0.tar");
+  const auto said = [&](const std::string& pattern) {
+    return test::error_of([&] { find_shards(at(pattern)); });
+  };
+  EXPECT_THAT(found("*/a-*.tar"), ElementsAre("a-0.tar"));
+  fs::create_symlink("nowhere", at("dangling"));  // no folder, and nothing can be missing there
+  EXPECT_THAT(found("*/a-*.tar"), ElementsAre("a-0.tar"));
+  fs::create_symlink("loop", at("loop"));
+  for (const char* pattern : {"loop/a-*.tar", "loop/a-{0..3}.tar", "loop/a.tar"})
+    EXPECT_THAT(said(pattern), AllOf(HasSubstr(at("loop")), HasSubstr("symbolic links")));
+  EXPECT_THAT(said("{" + std::string(300, 'x') + ",good/a-0}.tar"),
+              HasSubstr("there is no such file"));
+}
+
+// In a process of a user who is not root: to that one no folder is closed.
+TEST_F(Shards, AFolderAmongOthersThatCannotBeReadIsNamed) {
+  for (const char* name : {"good/a-0.tar", "closed/a-1.tar"}) put(name);
+  fs::permissions(folder_.path(), fs::perms(0755));
+  fs::permissions(at("closed"), fs::perms(0));
+  EXPECT_EXIT(
+      {
+        constexpr uid_t kNobody = 65534;
+        if (::geteuid() == 0 && ::setuid(kNobody) != 0) std::_Exit(3);
+        std::cerr << test::error_of([&] { find_shards(at("*/a-*.tar")); });
+        std::_Exit(0);
+      },
+      ::testing::ExitedWithCode(0),
+      "closed: Permission denied");
+  fs::permissions(at("closed"), fs::perms(0755));
 }
 
 TEST_F(Shards, SplitsAreNamedOrStandInTheirNames) {

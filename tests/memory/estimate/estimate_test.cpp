@@ -46,6 +46,35 @@ TEST(Estimate, CountsToTheByteWhatAFormulaSays) {
   EXPECT_GE(found.device_reserved, found.device_peak);
 }
 
+struct OddConvolution : torch::nn::Module {
+  OddConvolution(int64_t channels, int64_t stride) : steps(stride) {
+    weights = register_parameter("weights", torch::rand({channels, 3, 3, 3}));
+  }
+  at::Tensor weights;
+  int64_t steps;
+};
+
+/// Of a convolution that no CPU runs, or runs to nothing.
+PeakEstimate odd_convolution(int64_t channels, int64_t stride) {
+  return estimate_peak([=] {
+    const auto net = std::make_shared<OddConvolution>(channels, stride);
+    move_to_meta(*net);
+    const at::Tensor x = at::empty({2, 3, 8, 8}, at::kMeta);
+    return MetaStep{.module = net,
+                    .run =
+                        [=] {
+                          const std::vector<int64_t> stride(2, net->steps);
+                          at::conv2d(x, net->weights, {}, stride).sum().backward();
+                        },
+                    .inputs = {x}};
+  });
+}
+
+TEST(Estimate, DividesByNoChannelsAndNoStride) {
+  EXPECT_THROW(odd_convolution(4, 0), NotOnMeta);
+  EXPECT_GT(odd_convolution(0, 1).storages, 0);
+}
+
 TEST(Estimate, HoldsNothingWhateverTheBatch) {
   const Recording recording(Level::kCounters);
   reset_cpu_peak();

@@ -1,6 +1,7 @@
 // A study whose folder was moved or copied, and trials whose checkpoints are not there.
 #include <filesystem>
 #include <string>
+#include <variant>
 
 #include <gmock/gmock.h>
 
@@ -54,6 +55,22 @@ TEST_F(MovedStudy, GoesOnFromTheCheckpointsBesideItAndNotFromTheOldPlace) {
   const std::string path = checkpoint(there, 2).string();
   EXPECT_EQ(read_file(there / "seen"), concat("from ", path, "\nstate-2\n"));
   EXPECT_THAT(said.err, AllOf(HasSubstr("from " + path), Not(HasSubstr("not there any more"))));
+}
+
+TEST_F(MovedStudy, WhoAsksGoesOnFromTheCheckpointsBesideItAndNamesThePlaceOnce) {
+  EXPECT_EQ(say({"tune", stopped_study()}).code, 130);
+  const fs::path there = copied();
+  const std::string moved = (there / "study.toml").string();
+  const Said asked = say({"study", "ask", moved});
+  EXPECT_EQ(asked.code, 0) << asked.err;
+  EXPECT_THAT(asked.out, HasSubstr(checkpoint(there, 2).string()));
+  EXPECT_EQ(say({"study", "tell", moved, "0", "loss=0.5", "--step", "3", "--end"}).code, 0);
+  int64_t named = 0;
+  for (const tune::Event& event : tune::read_events(there / "study.db", "study")) {
+    const auto* note = std::get_if<tune::TunerNote>(&event.what);
+    if (note != nullptr && !note->folder.empty()) ++named;
+  }
+  EXPECT_EQ(named, 2) << "by the tuner, and by the first who asked";
 }
 
 TEST_F(MovedStudy, GoesOnFromAnOlderCheckpointWhereTheNewestIsNotThere) {

@@ -37,6 +37,27 @@ TEST_F(SharedStudy, ATrialThatWasAskedForDoesNotKeepTheTuner) {
   EXPECT_THAT(late.err, HasSubstr("nothing can be told of trial 0"));
 }
 
+// Its numbers begin anew with it.
+TEST_F(SharedStudy, NobodyTellsOfATrialOfAStudyThatWasDeletedAndMadeAnew) {
+  const std::string file = study(kReport, 2);
+  const auto ask = [&] {
+    const Json asked = parse_json(say({"study", "ask", file}).out, "what ask prints");
+    EXPECT_EQ(asked.at("number"), 0);
+    return json_text(asked.at("study_began"));
+  };
+  const std::string first = ask();
+  EXPECT_EQ(say({"study", "tell", file, "0", "loss=1", "--study-began", first}).code, 0);
+  EXPECT_EQ(say({"study", "delete", storage().string()}).code, 0);
+  const std::string second = ask();
+  const Said stale = say({"study", "tell", file, "0", "loss=0", "--end", "--study-began", first});
+  EXPECT_EQ(stale.code, 2);
+  EXPECT_THAT(stale.err, AllOf(HasSubstr(first), HasSubstr(second), HasSubstr("made anew")));
+  EXPECT_EQ(replayed().trials()[0].reports, 0);
+  EXPECT_EQ(say({"study", "tell", file, "0", "loss=0.5", "--end", "--study-began", second}).code,
+            0);
+  EXPECT_EQ(replayed().trials()[0].last_metric, 0.5);
+}
+
 TEST_F(SharedStudy, OthersAskAndTellBesideATunerAndNoneIsRefused) {
   constexpr int kShells = 4, kTrials = 15;
   const std::string file = study(kReport, -1);

@@ -113,6 +113,19 @@ TEST(MemoryOutlook, CountsBucketsOfReplicas) {
   EXPECT_NEAR(said, mib_taken(options, 2), 0.25 * said);
 }
 
+TEST(MemoryOutlook, OfABatchThatIsLargerThanTheDataIsThatOfTheData) {
+  for (const int world : {1, 2}) {
+    train::TrainOptions options = estimated_run("mlp:hidden=40");
+    options.strategy = "auto";
+    options.batch_size = 288;  // 300, without those that are held out
+    const std::string whole = PlannedRun(options, world).outlook();
+    options.batch_size = 2'000'000'000;
+    EXPECT_EQ(PlannedRun(options, world).outlook(), whole);
+    options.batch_size = 144;
+    EXPECT_LT(mib_said(PlannedRun(options, world).outlook()), mib_said(whole));
+  }
+}
+
 TEST(MemoryOutlook, SaysWhatItDoesNotKnow) {
   const auto outlook = [](const std::function<void(train::TrainOptions&)>& change, int world = 1) {
     train::TrainOptions options = estimated_run("cnn:width=4");

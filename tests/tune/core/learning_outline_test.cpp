@@ -20,25 +20,6 @@
 namespace muster::tune {
 namespace {
 
-/// A core that is fed these events from the first, and keeps all calls.
-StudyCore fed(const StudySpec& spec, const std::vector<Event>& events) {
-  StudyCore core(spec);
-  core.keep_calls();
-  for (const Event& event : events) core.replay(event);
-  return core;
-}
-
-std::string calls_of(const StudyCore& core) {
-  const auto piece = core.calls_behind({});
-  return piece ? piece->calls : "";
-}
-
-std::string joined(const std::vector<CallPiece>& pieces) {
-  std::string calls;
-  for (const CallPiece& piece : pieces) calls += piece.calls;
-  return calls;
-}
-
 using Strategies = std::tuple<std::string, std::string>;  // searcher, scheduler
 
 class LearningOutlines : public ::testing::TestWithParam<Strategies> {

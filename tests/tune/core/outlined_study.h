@@ -157,6 +157,34 @@ inline int64_t some_trial(const StudyCore& core, std::mt19937& draw) {
   return open.empty() ? -1 : open[draw() % open.size()];
 }
 
+/// A core that is fed these events from the first, and keeps all calls.
+inline StudyCore fed(const StudySpec& spec, const std::vector<Event>& events) {
+  StudyCore core(spec);
+  core.keep_calls();
+  for (const Event& event : events) core.replay(event);
+  return core;
+}
+
+inline std::string calls_of(const StudyCore& core) {
+  const auto piece = core.calls_behind({});
+  return piece ? piece->calls : "";
+}
+
+inline std::string joined(const std::vector<CallPiece>& pieces) {
+  std::string calls;
+  for (const CallPiece& piece : pieces) calls += piece.calls;
+  return calls;
+}
+
+/// Some deed, at a moment after `now_s`, which becomes it.
+inline Deed drawn_deed(const StudyCore& core, std::mt19937& draw, double& now_s) {
+  now_s += static_cast<double>(draw() % 8);
+  Deed deed{.what = static_cast<int>(draw() % 18), .trial = -1, .now_s = now_s, .draw = 0};
+  deed.trial = some_trial(core, draw);
+  deed.draw = static_cast<unsigned>(draw() % 1000);
+  return deed;
+}
+
 /// Trials that are all over, and one that runs.
 inline void play(StudyCore& core, int64_t trials) {
   for (int64_t i = 0; i < trials; ++i) {

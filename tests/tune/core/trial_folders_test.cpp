@@ -37,6 +37,16 @@ TEST(TrialFolders, APathBelowAPlaceBeforeIsBelowThePresentOne) {
   EXPECT_EQ(put_right(folders, "/elsewhere/3"), "/elsewhere/3");
 }
 
+TEST(TrialFolders, OfFoldersWithinEachOtherTheInnermostCounts) {
+  TrialFolders inner("/s/in/here");
+  Event outer_note = note_of("/s"), inner_note = note_of("/s/in");
+  inner.put_right(outer_note);
+  inner.put_right(inner_note);
+  EXPECT_EQ(put_right(inner, "/s/trial-0/3"), "/s/in/here/trial-0/3");
+  EXPECT_EQ(put_right(inner, "/s/in/trial-0/3"), "/s/in/here/trial-0/3");
+  EXPECT_EQ(put_right(inner, "/s/in/here/trial-0/3"), "/s/in/here/trial-0/3");
+}
+
 TEST(TrialFolders, OfAStudyWithoutFilesPathsStay) {
   TrialFolders folders("");
   Event first = note_of("/old");
@@ -79,6 +89,36 @@ TEST(TrialFolders, OnlyATunerAtANewPlaceSaysWhere) {
   for (const Event& event : crashed()) core.replay(event);
   core.note("resumed", 100, /*session=*/true);
   EXPECT_EQ(std::get<TunerNote>(core.take_events()[0].what).folder, "");
+}
+
+// Who asked at a second place wrote its paths; at a third one they were nobody's.
+TEST(TrialFolders, WhoAsksAtANewPlaceSaysWhereItIs) {
+  std::vector<Event> log = crashed();
+  StudyCore second(spec_in("/second"));
+  for (const Event& event : log) second.replay(event);
+  ASSERT_TRUE(second.has_moved());
+  second.note_place(100);
+  EXPECT_FALSE(second.has_moved());
+  start(second, 200);
+  for (const Event& event : second.take_events()) log.push_back(event);
+  EXPECT_EQ(std::get<AttemptStarted>(log.back().what).from_checkpoint, "/second/trial-0/3");
+  StudyCore third(spec_in("/third"));
+  for (const Event& event : log) third.replay(event);
+  EXPECT_EQ(trial(third, 0).checkpoint, "/third/trial-0/3");
+}
+
+TEST(TrialFolders, AReportOfAnOldPlaceIsTakenAsWhoReplaysItTakesIt) {
+  std::vector<Event> log = crashed();
+  StudyCore core(spec_in("/new"));
+  for (const Event& event : log) core.replay(event);
+  core.note("resumed", 100, /*session=*/true);
+  start(core, 200);
+  core.report(0, loss(1, 4, "/old/trial-0/4"), 201);
+  EXPECT_EQ(trial(core, 0).checkpoint, "/new/trial-0/4");
+  for (const Event& event : core.take_events()) log.push_back(event);
+  StudyCore again(spec_in("/new"));
+  for (const Event& event : log) again.replay(event);
+  EXPECT_EQ(trial(again, 0).checkpoint, "/new/trial-0/4");
 }
 
 /// Goes on from the crash with these checkpoints; the log from there.

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -124,6 +125,8 @@ TEST_F(OutlinedStudy, AnAskerReadsFewEventsWhateverTheSearcherAndTheScheduler) {
       fs::remove(file());
       StudySpec spec = long_spec(searcher);
       spec.scheduler = scheduler;
+      spec.plateau = {.patience = 50};
+      spec.keep_checkpoints = 1;
       write(spec, 180);
       const auto all = static_cast<int64_t>(stored().size());
       ASSERT_GT(all, 2 * kMostEvents);
@@ -137,6 +140,29 @@ TEST_F(OutlinedStudy, AnAskerReadsFewEventsWhateverTheSearcherAndTheScheduler) {
       EXPECT_LE(study.events_read(), kMostEvents) << searcher << ", " << scheduler;
       EXPECT_EQ(Study(by_copy, &at_ten_thousand, {}, asker(false)).events_read(), all + 2);
     }
+  }
+}
+
+// At a new place the log is read once, and whoever did leaves an outline of that place.
+TEST_F(OutlinedStudy, OfAMovedStudyTheSecondCallReadsFewEvents) {
+  for (const std::string searcher : {"random", "tpe"}) {
+    fs::remove(file());
+    StudySpec spec = long_spec(searcher);
+    spec.trial_folder = folder_.path() / "there";
+    Study(spec, &at_ten_thousand).look([](const StudyCore& core) {
+      EXPECT_EQ(core.last_event(), 1) << "it names its trials' folder";
+    });
+    write(spec, 180);
+    spec.trial_folder = folder_.path() / "here";
+    Study first(spec, &at_ten_thousand, {}, asker());
+    EXPECT_EQ(first.events_read(), first.resumed_events());
+    EXPECT_EQ(std::get<TunerNote>(stored().back().what).folder, spec.trial_folder.string());
+    run_one(first);
+    const auto all = static_cast<int64_t>(stored().size());
+    Study second(spec, &at_ten_thousand, {}, asker());
+    EXPECT_LE(second.events_read(), kMostEvents) << searcher;
+    EXPECT_EQ(second.resumed_events(), all);
+    EXPECT_EQ(static_cast<int64_t>(stored().size()), all) << "the place is named once";
   }
 }
 
