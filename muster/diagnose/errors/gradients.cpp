@@ -61,6 +61,19 @@ constexpr Cause kInplaceCauses[] = {
          "failed; the change came after it. With two networks, call both backwards before "
          "the first step."}};
 
+/// "number of nan iterations: 0" (Megatron's log line), "nan=0", "0 nan losses": none of them.
+bool is_a_count(std::string_view line, size_t at, size_t end) {
+  if (at >= 2 && line[at - 1] == ' ' && line[at - 2] == '0') return true;
+  const size_t sign = line.find_first_of(":=", end);
+  if (sign == line.npos || line.substr(end, sign - end).find_first_of("|,;.()") != line.npos)
+    return false;
+  const size_t value = line.find_first_not_of(' ', sign + 1);
+  if (value == line.npos) return false;
+  if (line.substr(value).starts_with("False")) return true;
+  return line[value] == '0' &&
+         (value + 1 == line.size() || std::string_view(" ,;|").find(line[value + 1]) != line.npos);
+}
+
 /// A loss that is NaN, by the word and not by a part of another.
 bool is_nan_loss(std::string_view line) {
   const auto is_letter = [](char c) {
@@ -69,8 +82,9 @@ bool is_nan_loss(std::string_view line) {
   for (const std::string_view nan : {"nan", "NaN", "NAN"}) {
     for (size_t at = line.find(nan); at != line.npos; at = line.find(nan, at + 3)) {
       const size_t end = at + 3;
-      if ((at == 0 || !is_letter(line[at - 1])) && (end == line.size() || !is_letter(line[end])))
-        return true;
+      const bool is_word =
+          (at == 0 || !is_letter(line[at - 1])) && (end == line.size() || !is_letter(line[end]));
+      if (is_word && !is_a_count(line, at, end)) return true;
     }
   }
   return false;

@@ -4,6 +4,34 @@
 namespace muster::diagnose {
 namespace {
 
+/// Where a tensor's type lives, by its name: "torch.cuda.HalfTensor", "CUDAFloatType", "MPSFloatType"; the CPU's
+/// types name none: "torch.HalfTensor", "CPUFloatType", "float".
+std::string_view device_of_type(std::string_view type) {
+  for (const std::string_view device :
+       {"cuda", "CUDA", "MPS", "mps", "xpu", "XPU", "XLA", "HIP", "npu"}) {
+    if (type.find(device) != type.npos) return device.substr(0, 1) == "c" ? "CUDA" : device;
+  }
+  return "CPU";
+}
+
+/// "Input type (A) and weight type (B) should be the same" (check_input_same_type_as_parameters in
+/// aten/src/ATen/native/Convolution.cpp) and "type A does not equal B" (checkSameType in aten/src/ATen/TensorUtils.cpp)
+/// of types that live on two devices.
+bool is_of_two_devices(std::string_view line) {
+  constexpr std::string_view kType = "type ";
+  const size_t first = line.find(kType);
+  if (first == line.npos) return false;
+  for (const std::string_view between :
+       {" and weight type ", " and bias type ", " does not equal "}) {
+    const size_t second = line.find(between, first);
+    if (second == line.npos) continue;
+    const std::string_view other = line.substr(second + between.size());
+    return device_of_type(line.substr(first, second - first)) !=
+           device_of_type(other.substr(0, other.find(' ')));
+  }
+  return false;
+}
+
 constexpr Pattern kDtype[] = {{"expected scalar type*but found"},
                               {"must have the same dtype"},
                               {"Input type*and weight type*should be the same"},
@@ -15,6 +43,8 @@ constexpr Pattern kDtype[] = {{"expected scalar type*but found"},
                               {"Expected object of scalar type"},
                               {"expected dtype*but got dtype"},
                               {"to have one of the following scalar types"},
+                              // checkSameType of aten/src/ATen/TensorUtils.cpp
+                              {"to have the same type as tensor for"},
                               {"can't be cast to the desired output type"},
                               {"to have the same dtype"},
                               {"Only Tensors of floating point"},
@@ -73,7 +103,10 @@ constexpr Cause kDtypeCauses[] = {
      .step = "Print the dtypes of the operation's inputs. Keep weights in float32 under autocast; "
              "cast inputs where they enter; add no tensor of another dtype by hand."}};
 
-constexpr Pattern kDevice[] = {{"Expected all tensors to be on the same device"},
+constexpr Pattern kDevice[] = {{"Input type*and weight type*should be the same", is_of_two_devices},
+                               {"and bias type*should be the same", is_of_two_devices},
+                               {"to have the same type as tensor for", is_of_two_devices},
+                               {"Expected all tensors to be on the same device"},
                                {"Expected object of device type cuda but got device type cpu"},
                                {"Input type (torch.FloatTensor) and weight type (torch.cuda"},
                                {"Input type (torch.cuda*and weight type (torch.FloatTensor"},
@@ -174,6 +207,8 @@ constexpr Cause kIndexCauses[] = {
          "the positions. On a device this is a device-side assert."}};
 
 constexpr Pattern kShapes[] = {{"shapes cannot be multiplied"},
+                               {"to have same number of elements as"},
+                               {"to have same size as tensor for"},
                                {"The size of tensor a*must match the size of tensor b"},
                                {"size mismatch for*copying a param"},
                                {"Given groups=*expected input"},

@@ -9,6 +9,7 @@
 
 #include "muster/base/text.h"
 #include "muster/base/text_table.h"
+#include "muster/diagnose/catalogue/fragment_finder.h"
 #include "muster/diagnose/catalogue/pattern_set.h"
 #include "muster/diagnose/log/line_text.h"
 #include "muster/diagnose/log/seen_row.h"
@@ -85,6 +86,19 @@ ReadyCatalogue make_ready_catalogue() {
   return ready;
 }
 
+/// Whether the line, which the pattern fits, counts none of what the pattern names.
+bool is_none_of_it(std::string_view line, std::string_view pattern) {
+  const std::string small = small_letters(line);
+  size_t begin = small.npos, end = 0;
+  for (const std::string& part : split(small_letters(pattern), '*')) {
+    const size_t at = small.find(part, end);
+    if (at == small.npos) return false;
+    begin = std::min(begin, at);
+    end = at + part.size();
+  }
+  return is_counted_zero(line, begin, end);
+}
+
 /// The same for every reader, and never changed.
 const ReadyCatalogue& ready_catalogue() {
   static const ReadyCatalogue ready = make_ready_catalogue();
@@ -149,6 +163,8 @@ void LogReader::State::see(size_t row, Depth depth, Sighting sighting, bool warn
   }
   known.only_warnings = known.only_warnings && warning;
   if (!warning) known.depth = std::min(known.depth, depth);
+  if (const auto time = glog_time(sighting.text); time && !warning)
+    known.said_at = std::min(known.said_at.value_or(*time), *time);
   if (!sighting.rank) {
     known.without_rank = true;
   } else if (known.ranks.size() < SeenRow::kMostRanks) {
@@ -191,7 +207,7 @@ void LogReader::State::piece_of_line(std::string_view raw) {
   if (text.find("\xe2\x80") != std::string_view::npos) text = clean = with_plain_quotes(text);
   // "what():  " and "RuntimeError:" may be all of a line; what they announce is on the next.
   const bool is_announced = std::exchange(error_goes_on, announces_error(text));
-  if (names_good_test(text)) return;
+  if (names_good_test(text) || is_row_of_measures(text)) return;
   size_t best_row = kNobody;
   Depth best_depth = Depth::kAsRow;
   Closeness best;
@@ -203,6 +219,7 @@ void LogReader::State::piece_of_line(std::string_view raw) {
     }
     const bool looks = meaning.pattern->holds != nullptr;
     if (looks && !meaning.pattern->holds(text.substr(line_prefix(text).length))) continue;
+    if (is_none_of_it(text, meaning.pattern->text)) continue;
     const Depth depth =
         meaning.pattern->depth == Depth::kAsRow ? rows[meaning.row]->depth : meaning.pattern->depth;
     const Closeness here{depth != Depth::kPerhaps, looks, meaning.pattern->text.size()};
