@@ -42,6 +42,7 @@ bool is_killed_abroad(std::string_view line) {
 
 constexpr Pattern kKilled[] = {
     {"Out of memory: Kill"},
+    {"Killed process*total-vm:"},  // the second line of it (mm/oom_kill.c)
     {"Memory cgroup out of memory"},
     {"oom-kill event"},
     {"oom_kill event"},
@@ -276,6 +277,13 @@ constexpr Pattern kInstruction[] = {{"Illegal instruction"},
                                     {"Signal 4 (SIGILL) received"},
                                     {"failed (exitcode: -4)"},
                                     {"exited with code 132"},
+                                    // SIGILL in the words of DeepSpeed and of other launchers
+                                    {"return code = -4"},
+                                    {"return code: -4"},
+                                    {"return code -4"},
+                                    {"exit code: -4"},
+                                    {"exit code -4"},
+                                    {"exitcode -4"},
                                     {"exit code 132"},
                                     {"exit code: 132"},
                                     {"interrupted by signal 4"},

@@ -1,4 +1,6 @@
 // Gradients: rows 36, 39, 40, 66 and 67.
+#include <algorithm>
+
 #include "muster/diagnose/catalogue/error_row.h"
 
 namespace muster::diagnose {
@@ -63,7 +65,11 @@ constexpr Cause kInplaceCauses[] = {
 
 /// "number of nan iterations: 0" (Megatron's log line), "nan=0", "0 nan losses": none of them.
 bool is_a_count(std::string_view line, size_t at, size_t end) {
-  if (at >= 2 && line[at - 1] == ' ' && line[at - 2] == '0') return true;
+  if (at >= 2 && line.substr(at - 2, 2) == "0 ") {
+    const size_t before = line.substr(0, at - 2).find_last_not_of(' ');
+    if (before == line.npos || std::string_view(",;:|([=").find(line[before]) != line.npos)
+      return true;
+  }
   const size_t sign = line.find_first_of(":=", end);
   if (sign == line.npos || line.substr(end, sign - end).find_first_of("|,;.()") != line.npos)
     return false;
@@ -90,7 +96,26 @@ bool is_nan_loss(std::string_view line) {
   return false;
 }
 
-constexpr Pattern kNan[] = {{"nan values in its 0th output"},
+/// A loss that is infinite; the smallest loss so far, before there is one, is no failure.
+bool is_infinite_loss(std::string_view line) {
+  for (const std::string_view so_far :
+       {"best", "Best", "min", "Min", "improved", "decreased", "from inf", "->"}) {
+    if (line.find(so_far) != line.npos) return false;
+  }
+  const size_t loss = std::min(line.find("loss"), line.find("Loss"));
+  for (size_t at = line.find("inf", loss); at != line.npos; at = line.find("inf", at + 3)) {
+    const char before = line[at - 1], behind = at + 3 < line.size() ? line[at + 3] : ' ';
+    if (std::string_view(" :=").find(before) != line.npos &&
+        std::string_view(" ,;|)}").find(behind) != line.npos)
+      return true;
+  }
+  return false;
+}
+
+constexpr Pattern kNan[] = {{"loss*inf", is_infinite_loss, Depth::kPerhaps},
+                            {"DomainError with NaN"},  // Julia's
+                            {"with nan", nullptr, Depth::kGuess},
+                            {"nan values in its 0th output"},
                             {"nan values in its 1th output"},
                             {"nan values in its"},
                             {"probability tensor contains either"},

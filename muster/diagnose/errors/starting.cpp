@@ -82,6 +82,7 @@ constexpr Pattern kBuild[] = {
     {"Failed to find nvToolsExt"},
     {"CUDA::nvToolsExt"},
     {"No CMAKE_CUDA_COMPILER could be found"},
+    {"Failed to detect CUDA nvcc"},  // CMakeNVCCParseImplicitInfo.cmake
     {"CMAKE_CUDA_COMPILER-NOTFOUND"},
     {"Failed to detect a default CUDA architecture"},
     {"Failed to compute shorthash for libnvrtc"},

@@ -43,6 +43,9 @@ constexpr Pattern kDtype[] = {{"expected scalar type*but found"},
                               {"Expected object of scalar type"},
                               {"expected dtype*but got dtype"},
                               {"to have one of the following scalar types"},
+                              // torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp
+                              {"must have the same type as input"},
+                              {"Tensors must have identical type"},
                               // checkSameType of aten/src/ATen/TensorUtils.cpp
                               {"to have the same type as tensor for"},
                               {"can't be cast to the desired output type"},

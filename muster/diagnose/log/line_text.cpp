@@ -142,8 +142,12 @@ bool is_warning_line(std::string_view line) {
                                                     "[WARN",
                                                     // memory::Guard, which has mended it
                                                     "the step is made again"};
-  return std::ranges::any_of(
-      kWords, [&](std::string_view word) { return text.find(word) != std::string_view::npos; });
+  // A level stands before what is said; behind it, an error may give a warning of its own.
+  constexpr size_t kLevelWithin = 120;
+  return std::ranges::any_of(kWords, [&](std::string_view word) {
+    const size_t at = text.find(word);
+    return at != std::string_view::npos && (word != "WARNING" || at < kLevelWithin);
+  });
 }
 
 namespace {
@@ -211,9 +215,13 @@ bool is_row_of_measures(std::string_view line) {
 }
 
 bool is_counted_zero(std::string_view line, size_t begin, size_t end) {
-  if (begin >= 2 && line[begin - 1] == ' ' && line[begin - 2] == '0' &&
-      (begin == 2 || line[begin - 3] == ' '))
-    return true;
+  if (begin >= 2 &&
+      line.substr(begin - 2, 2) == "0 ") {  // the number, and not that of a rank or a scaler
+    const size_t before = line.substr(0, begin - 2).find_last_not_of(' ');
+    if (before == line.npos ||
+        std::string_view(",;:|([=").find(line[before]) != std::string_view::npos)
+      return true;
+  }
   std::string rest = small_letters(line.substr(end, 48));
   std::string_view behind = rest;
   const size_t word = behind.find_first_not_of(" _");

@@ -118,6 +118,7 @@ struct LogReader::State {
   void line(std::string_view raw);
   void piece_of_line(std::string_view text);
   void unknown_failure(std::string_view text);
+  bool is_wrapped_failure(std::string_view before, std::string_view text);
   void sight(size_t row, Depth depth, std::string_view text);
   void see(size_t row, Depth depth, Sighting sighting, bool warning);
   void note_condition(const PatternMeaning& meaning);
@@ -136,6 +137,7 @@ struct LogReader::State {
   int64_t line_number = 0;
   bool line_goes_on = false;   // a carriage return or a cut was read, no line end
   bool error_goes_on = false;  // the line before announced an error and did not say it
+  std::string unsaid;          // the line before, if it spoke of a failure and no pattern fitted
   std::string pending;
   int64_t sightings = 0;
   std::deque<Sighting> unexplained;
@@ -207,6 +209,7 @@ void LogReader::State::piece_of_line(std::string_view raw) {
   if (text.find("\xe2\x80") != std::string_view::npos) text = clean = with_plain_quotes(text);
   // "what():  " and "RuntimeError:" may be all of a line; what they announce is on the next.
   const bool is_announced = std::exchange(error_goes_on, announces_error(text));
+  const std::string before = std::exchange(unsaid, {});
   if (names_good_test(text) || is_row_of_measures(text)) return;
   size_t best_row = kNobody;
   Depth best_depth = Depth::kAsRow;
@@ -230,9 +233,34 @@ void LogReader::State::piece_of_line(std::string_view raw) {
   }
   if (best_row != kNobody) {
     sight(best_row, best_depth, text);
+  } else if (!before.empty() && is_wrapped_failure(before, text)) {
+    return;
   } else if ((is_announced || speaks_of_failure(text)) && !is_warning_line(text)) {
     unknown_failure(text);
   }
+}
+
+/// Terminals and mail cut a message into lines, between words or within one: of two lines that no pattern
+/// fits, what stands across the cut.
+bool LogReader::State::is_wrapped_failure(std::string_view before, std::string_view text) {
+  constexpr size_t kAcross = 160;
+  if (before.size() > kAcross) before.remove_prefix(before.size() - kAcross);
+  const std::string_view behind = text.substr(0, kAcross);
+  for (const std::string_view between : {" ", ""}) {
+    const std::string joined = concat(before, between, behind);
+    for (const size_t number : patterns.fitting(joined)) {
+      const PatternMeaning& meaning = meanings[number];
+      const bool is_plain = meaning.cause == kNobody && meaning.pattern->holds == nullptr &&
+                            meaning.pattern->text.find('*') == std::string_view::npos;
+      if (!is_plain || is_warning_line(before)) continue;
+      sight(meaning.row,
+            meaning.pattern->depth == Depth::kAsRow ? rows[meaning.row]->depth
+                                                    : meaning.pattern->depth,
+            joined);
+      return true;
+    }
+  }
+  return false;
 }
 
 /// A line that no pattern is meant for: the longest guess, or one of the last lines of its kind.
@@ -247,6 +275,7 @@ void LogReader::State::unknown_failure(std::string_view text) {
     sight(best->row, std::max(Depth::kGuess, rows[best->row]->depth), text);
     return;
   }
+  unsaid = text;
   unexplained.push_back({.source = sources.back(),
                          .line = line_number,
                          .rank = line_prefix(text).rank,
