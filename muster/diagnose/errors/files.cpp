@@ -123,6 +123,12 @@ constexpr Cause kUnreadableCauses[] = {
 
 constexpr Pattern kKeys[] = {
     {"Missing key(s) in state_dict"},
+    // what Optimizer.load_state_dict reads (torch/optim/optimizer.py), and the names of PyTorch's guide to checkpoints
+    {"KeyError: 'param_groups'"},
+    {"KeyError: 'optimizer'"},
+    {"KeyError: 'optimizer_state_dict'"},
+    {"KeyError: 'model_state_dict'"},
+    {"KeyError: 'state_dict'"},
     {"Unexpected key(s) in state_dict"},
     {"No such serialized tensor"},
     {"No such serialized submodule"},

@@ -105,6 +105,7 @@ bool is_infinite_loss(std::string_view line) {
   const size_t loss = std::min(line.find("loss"), line.find("Loss"));
   for (size_t at = line.find("inf", loss); at != line.npos; at = line.find("inf", at + 3)) {
     const char before = line[at - 1], behind = at + 3 < line.size() ? line[at + 3] : ' ';
+    if (is_a_count(line, at, at + 3)) continue;
     if (std::string_view(" :=").find(before) != line.npos &&
         std::string_view(" ,;|)}").find(behind) != line.npos)
       return true;

@@ -34,6 +34,7 @@ constexpr Pattern kFailed[] = {
     {"Worker exit type: SYSTEM_ERROR"},
     {"traceback : To enable traceback see"},
     {"background workers are no longer alive"},
+    {"Background workers died"},  // nnU-Net
     {"background worker is 6 feet under"},
     {"[process exited with code"},
     {"terminated or timed out after"},

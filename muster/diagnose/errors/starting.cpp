@@ -112,6 +112,7 @@ constexpr Pattern kBuild[] = {
     {"Ninja is required to load C++ extensions"},
     {"Error compiling objects for extension", nullptr, Depth::kPerhaps},
     {"Error building extension", nullptr, Depth::kPerhaps},
+    {"Building wheel for*did not run successfully"},  // pip/_internal/exceptions.py
     {"Your compiler (g++"},
     {"The current installed version of g++"},
     {"Cannot find CUDNN"},

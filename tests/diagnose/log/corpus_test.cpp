@@ -140,6 +140,12 @@ TEST(Corpus, FirstCauseIsNamedForMessagesOfAnEleventhBlindSet) {
   EXPECT_GE(score.right, 0.85 * score.all);
 }
 
+TEST(Corpus, FirstCauseIsNamedForMessagesOfATwelfthBlindSet) {
+  const Score score = score_of("twelfth");
+  ASSERT_GT(score.all, 0);
+  EXPECT_GE(score.right, 0.85 * score.all);
+}
+
 TEST(Corpus, HasAHundredMessagesOfRowsThatThereAre) {
   size_t count = 0;
   for (const char* part : {"development",
@@ -155,7 +161,8 @@ TEST(Corpus, HasAHundredMessagesOfRowsThatThereAre) {
                            "eighth",
                            "ninth",
                            "tenth",
-                           "eleventh"}) {
+                           "eleventh",
+                           "twelfth"}) {
     for (const CorpusEntry& entry : read_corpus(part)) {
       ++count;
       EXPECT_TRUE(entry.row == "none" || find_error_row(entry.row) != nullptr)

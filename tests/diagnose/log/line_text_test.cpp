@@ -46,6 +46,11 @@ TEST(LineText, WarningsSayThatTheyAreWarnings) {
   EXPECT_TRUE(is_warning_line("host:1:2 [0] NCCL INFO NET/Plugin : Plugin load returned 2"));
   EXPECT_FALSE(
       is_warning_line("host:1:2 [0] misc/socket.cc:5 NCCL WARN Net : Call to recv failed"));
+  EXPECT_FALSE(is_warning_line(
+      "NotImplementedError: The operator 'aten::isin.Tensor_Tensor_out' is not currently "
+      "implemented for the MPS "
+      "device. As a temporary fix, you can use the CPU. WARNING: this will be slower"))
+      << "a warning behind what is said";
   EXPECT_FALSE(is_warning_line("[E socket.cpp:435] [c10d] The server"));
   EXPECT_FALSE(is_warning_line("RuntimeError: Address already in use"));
 }
@@ -93,6 +98,8 @@ TEST(LineText, WhatIsCountedMayBeAbsent) {
   EXPECT_TRUE(counts_none("0 nan losses in 1000 steps", "nan losses"));
   EXPECT_TRUE(counts_none("loss is nan: False", "loss is nan"));
   EXPECT_FALSE(counts_none("nan iterations: 12", "nan"));
+  EXPECT_FALSE(
+      counts_none("loss scaler 0 reducing loss scale to 0.0", "reducing loss scale to 0.0"));
   EXPECT_FALSE(counts_none("10 nan losses", "nan losses"));
   EXPECT_FALSE(counts_none("out of memory on device: 0", "out of memory"));
   EXPECT_FALSE(counts_none("Killed: 0.5", "Killed"));

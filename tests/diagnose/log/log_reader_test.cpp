@@ -358,5 +358,21 @@ TEST(LogReader, ClocksDecideBetweenRanksThatWroteInNoOrder) {
   }
 }
 
+TEST(LogReader, MessagesAreKnownAcrossTheLinesThatTheyWereWrappedTo) {
+  const auto named = [](std::string_view text) {
+    const LogDiagnosis diagnosis = classify(text);
+    return diagnosis.first_cause() == nullptr ? std::string_view("none")
+                                              : diagnosis.first_cause()->row->name;
+  };
+  EXPECT_EQ(named("RuntimeError: DataLoader worker (pid 47) is killed by signal: Bus\n"
+                  "error. It is possible that the workers are out of shared\nmemory.\n"),
+            "shm-exhausted");
+  EXPECT_EQ(named("Error: Check failed: status == CUBLAS_STATUS_SUCCESS, "
+                  "CUBLAS_STATUS_EXEC\nUTION_FAILED\n"),
+            "cublas-execution-failed");
+  EXPECT_EQ(named("RuntimeError: the bus\nstep 4\nerror. rate 0.1\n"), "none") << "a line between";
+  EXPECT_EQ(named("took the bus\nerror 0.5 of the meter\n"), "none") << "speaks of no failure";
+}
+
 }  // namespace
 }  // namespace muster::diagnose
