@@ -5,6 +5,20 @@
 #include "muster/base/text.h"
 
 namespace muster::diagnose {
+namespace {
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/// Whether `text`, found at `at`, cuts no number of the line.
+bool is_whole(std::string_view line, size_t at, std::string_view text) {
+  const size_t end = at + text.size(), size = text.size();
+  const bool begins = size > 1 && is_digit(text[0]) && is_digit(text[1]);
+  const bool ends = size > 1 && is_digit(text[size - 1]) && is_digit(text[size - 2]);
+  return !(begins && at > 0 && is_digit(line[at - 1])) &&
+         !(ends && end < line.size() && is_digit(line[end]));
+}
+
+}  // namespace
 
 size_t PatternSet::add(std::string_view pattern) {
   Parts parts;
@@ -15,6 +29,8 @@ size_t PatternSet::add(std::string_view pattern) {
       parts.fragments.push_back(fragment);
       with_fragment_[fragment].push_back(patterns_.size());
     }
+    parts.has_number =
+        parts.has_number || (!text.empty() && (is_digit(text.front()) || is_digit(text.back())));
     parts.texts.push_back(std::move(text));
   }
   patterns_.push_back(std::move(parts));
@@ -24,7 +40,9 @@ size_t PatternSet::add(std::string_view pattern) {
 bool PatternSet::in_order(const Parts& pattern, std::string_view small) const {
   size_t from = 0;
   for (const std::string& text : pattern.texts) {
-    const size_t found = small.find(text, from);
+    size_t found = small.find(text, from);
+    while (found != std::string_view::npos && !is_whole(small, found, text))
+      found = small.find(text, found + 1);
     if (found == std::string_view::npos) return false;
     from = found + text.size();
   }
@@ -46,7 +64,7 @@ const std::vector<size_t>& PatternSet::fitting(std::string_view line) {
     const bool all = patterns_[pattern].seen == patterns_[pattern].fragments.size();
     patterns_[pattern].seen = 0;
     if (!all) continue;
-    if (patterns_[pattern].texts.size() > 1) {
+    if (patterns_[pattern].texts.size() > 1 || patterns_[pattern].has_number) {
       if (small.empty()) small = small_letters(line);
       if (!in_order(patterns_[pattern], small)) continue;
     }

@@ -12,7 +12,8 @@
 
 namespace muster::diagnose {
 
-/// Patterns "a*b": parts that follow each other on a line. One thread.
+/// Patterns "a*b": parts that follow each other on a line. A number of two digits or more at an end of a part is meant whole:
+/// "code 137" is not in "code 1370". One thread.
 class PatternSet {
  public:
   /// The number of the pattern. Before `build`.
@@ -29,6 +30,7 @@ class PatternSet {
     std::vector<std::string> texts;   // in small letters
     std::vector<uint32_t> fragments;  // their numbers
     size_t seen = 0;                  // of them on this line
+    bool has_number = false;          // at an end of a part
   };
 
   bool in_order(const Parts& pattern, std::string_view small) const;

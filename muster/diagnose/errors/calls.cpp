@@ -39,6 +39,11 @@ constexpr Cause kUnknownCauses[] = {
              "is this."}};
 
 constexpr Pattern kInvalid[] = {{"CUDA error: invalid argument"},
+                                // cudaGetErrorString of 12, 21, 712 and 713
+                                {"invalid pitch argument"},
+                                {"invalid copy direction for memcpy"},
+                                {"requested memory range is already mapped"},
+                                {"pointer does not correspond to a registered memory region"},
                                 {"CUDA driver error: invalid argument"},
                                 {"CUDA_ERROR_INVALID_VALUE"},
                                 {"cudaErrorInvalidValue"},
@@ -70,18 +75,20 @@ constexpr Cause kInvalidCauses[] = {
      .step = "Start with CUDA_LAUNCH_BLOCKING=1 to find the call; then see that LibTorch, "
              "extensions and driver are of one CUDA."}};
 
-constexpr Pattern kHandle[] = {{"invalid resource handle"},
-                               {"cudaErrorInvalidResourceHandle"},
-                               {"CUDA_ERROR_INVALID_HANDLE"},
-                               {"invalid device context"},
-                               {"CUDA_ERROR_INVALID_CONTEXT"},
-                               {"cudaErrorDeviceUninitialized"},
-                               {"context is destroyed"},
-                               {"CUDA_ERROR_CONTEXT_IS_DESTROYED"},
-                               {"cudaErrorContextIsDestroyed"},
-                               {"Event device type CUDA does not match"},
-                               {"Event device*does not match"},
-                               {"Stream*does not match device"}};
+constexpr Pattern kHandle[] = {
+    {"invalid resource handle"},
+    {"operation cannot be performed in the present state"},  // cudaErrorIllegalState
+    {"cudaErrorInvalidResourceHandle"},
+    {"CUDA_ERROR_INVALID_HANDLE"},
+    {"invalid device context"},
+    {"CUDA_ERROR_INVALID_CONTEXT"},
+    {"cudaErrorDeviceUninitialized"},
+    {"context is destroyed"},
+    {"CUDA_ERROR_CONTEXT_IS_DESTROYED"},
+    {"cudaErrorContextIsDestroyed"},
+    {"Event device type CUDA does not match"},
+    {"Event device*does not match"},
+    {"Stream*does not match device"}};
 constexpr Cause kHandleCauses[] = {
     {.why = "A stream, an event or a handle is used on a device other than its own, in a process "
             "other than its own (after fork), or after its device was reset.",
@@ -115,6 +122,10 @@ constexpr Cause kPeerCauses[] = {
          "`nvidia-smi topo -p2p r` shows who reaches whom. NCCL_P2P_DISABLE=1 goes by the host."}};
 
 constexpr Pattern kCapture[] = {{"operation not permitted when stream is capturing"},
+                                // cudaGetErrorString of 902, 904 and 910
+                                {"merge of separate capture sequences"},
+                                {"dependency created on uncaptured work"},
+                                {"the graph update was not performed"},
                                 {"cudaErrorStreamCapture"},
                                 {"CUDA_ERROR_STREAM_CAPTURE"},
                                 {"during capture"},

@@ -69,6 +69,10 @@ constexpr Pattern kBusy[] = {{"CUDA-capable devices are busy or unavailable"},
                              {"cudaErrorDeviceUnavailable"},
                              {"CUDA_ERROR_DEVICE_UNAVAILABLE"},
                              {"exclusive-thread device already in use"},
+                             // cudaGetErrorString of 805 to 808
+                             {"MPS client failed to connect"},
+                             {"MPS server is not ready to accept new MPS client"},
+                             {"hardware resources required to create MPS client"},
                              {"cudaErrorDeviceAlreadyInUse"},
                              {"CUDA error: device already in use"},
                              {"cuda runtime error (46)"},
@@ -155,6 +159,11 @@ constexpr Cause kShutdownCauses[] = {
      .step = "Make it a local of main, or reset it before main returns; join threads that use the "
              "device."}};
 
+/// What nvidia-container-cli says of the host is of the host, whatever libraries or devices it names.
+bool is_said_by_container_cli(std::string_view line) {
+  return line.find("nvidia-container-cli:") != line.npos;
+}
+
 constexpr Pattern kNoDevice[] = {{"no CUDA-capable device is detected"},
                                  {"No CUDA GPUs are available"},
                                  {"Found no NVIDIA driver on your system"},
@@ -207,7 +216,7 @@ constexpr Pattern kNoDevice[] = {{"no CUDA-capable device is detected"},
                                  {"no CUDA GPU*found"},
                                  {"no usable CUDA device"},
                                  {"Failed to initialize NVML"},
-                                 {"nvidia-container-cli:*error"},
+                                 {"nvidia-container-cli:*error", is_said_by_container_cli},
                                  {"unknown or invalid runtime name: nvidia"},
                                  {"unresolvable CDI devices"},
                                  {"nvmlInit*failed"},

@@ -10,6 +10,9 @@ bool is_the_word(std::string_view line, std::string_view word) {
   line = line.substr(0, last == line.npos ? 0 : last + 1);
   if (!line.ends_with(word)) return false;
   line.remove_suffix(word.size());
+  // a bar of tqdm ends in no line end: "… 4.5it/s, loss=0.5]Killed"
+  const bool is_bar = line.find("it/s") != line.npos || line.find("s/it") != line.npos;
+  if (is_bar && line.ends_with(']')) return true;
   return line.ends_with(" | ") || line.find_first_not_of(" \t0123456789-:.,+TZ[]") == line.npos;
 }
 
@@ -39,6 +42,7 @@ bool is_killed_abroad(std::string_view line) {
 
 constexpr Pattern kKilled[] = {
     {"Out of memory: Kill"},
+    {"Killed process*total-vm:"},  // the second line of it (mm/oom_kill.c)
     {"Memory cgroup out of memory"},
     {"oom-kill event"},
     {"oom_kill event"},
@@ -81,7 +85,10 @@ constexpr Pattern kKilled[] = {
     {"non-zero exit code: 137"},
     {"non-zero code: 137"},
     {"exit code: 137"},
-    {"exitCode*137"},
+    {"exitCode: 137"},  // Kubernetes' status of a container, as YAML, JSON and text
+    {"exitCode\": 137"},
+    {"exitCode=137"},
+    {"Exit Code:*137"},
     {"Error 137"},
     {"return code: 137"},
     {"return code 137"},
@@ -270,6 +277,13 @@ constexpr Pattern kInstruction[] = {{"Illegal instruction"},
                                     {"Signal 4 (SIGILL) received"},
                                     {"failed (exitcode: -4)"},
                                     {"exited with code 132"},
+                                    // SIGILL in the words of DeepSpeed and of other launchers
+                                    {"return code = -4"},
+                                    {"return code: -4"},
+                                    {"return code -4"},
+                                    {"exit code: -4"},
+                                    {"exit code -4"},
+                                    {"exitcode -4"},
                                     {"exit code 132"},
                                     {"exit code: 132"},
                                     {"interrupted by signal 4"},

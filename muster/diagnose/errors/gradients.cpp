@@ -1,4 +1,6 @@
 // Gradients: rows 36, 39, 40, 66 and 67.
+#include <algorithm>
+
 #include "muster/diagnose/catalogue/error_row.h"
 
 namespace muster::diagnose {
@@ -61,6 +63,23 @@ constexpr Cause kInplaceCauses[] = {
          "failed; the change came after it. With two networks, call both backwards before "
          "the first step."}};
 
+/// "number of nan iterations: 0" (Megatron's log line), "nan=0", "0 nan losses": none of them.
+bool is_a_count(std::string_view line, size_t at, size_t end) {
+  if (at >= 2 && line.substr(at - 2, 2) == "0 ") {
+    const size_t before = line.substr(0, at - 2).find_last_not_of(' ');
+    if (before == line.npos || std::string_view(",;:|([=").find(line[before]) != line.npos)
+      return true;
+  }
+  const size_t sign = line.find_first_of(":=", end);
+  if (sign == line.npos || line.substr(end, sign - end).find_first_of("|,;.()") != line.npos)
+    return false;
+  const size_t value = line.find_first_not_of(' ', sign + 1);
+  if (value == line.npos) return false;
+  if (line.substr(value).starts_with("False")) return true;
+  return line[value] == '0' &&
+         (value + 1 == line.size() || std::string_view(" ,;|").find(line[value + 1]) != line.npos);
+}
+
 /// A loss that is NaN, by the word and not by a part of another.
 bool is_nan_loss(std::string_view line) {
   const auto is_letter = [](char c) {
@@ -69,14 +88,35 @@ bool is_nan_loss(std::string_view line) {
   for (const std::string_view nan : {"nan", "NaN", "NAN"}) {
     for (size_t at = line.find(nan); at != line.npos; at = line.find(nan, at + 3)) {
       const size_t end = at + 3;
-      if ((at == 0 || !is_letter(line[at - 1])) && (end == line.size() || !is_letter(line[end])))
-        return true;
+      const bool is_word =
+          (at == 0 || !is_letter(line[at - 1])) && (end == line.size() || !is_letter(line[end]));
+      if (is_word && !is_a_count(line, at, end)) return true;
     }
   }
   return false;
 }
 
-constexpr Pattern kNan[] = {{"nan values in its 0th output"},
+/// A loss that is infinite; the smallest loss so far, before there is one, is no failure.
+bool is_infinite_loss(std::string_view line) {
+  for (const std::string_view so_far :
+       {"best", "Best", "min", "Min", "improved", "decreased", "from inf", "->"}) {
+    if (line.find(so_far) != line.npos) return false;
+  }
+  const size_t loss = std::min(line.find("loss"), line.find("Loss"));
+  for (size_t at = line.find("inf", loss); at != line.npos; at = line.find("inf", at + 3)) {
+    const char before = line[at - 1], behind = at + 3 < line.size() ? line[at + 3] : ' ';
+    if (is_a_count(line, at, at + 3)) continue;
+    if (std::string_view(" :=").find(before) != line.npos &&
+        std::string_view(" ,;|)}").find(behind) != line.npos)
+      return true;
+  }
+  return false;
+}
+
+constexpr Pattern kNan[] = {{"loss*inf", is_infinite_loss, Depth::kPerhaps},
+                            {"DomainError with NaN"},  // Julia's
+                            {"with nan", nullptr, Depth::kGuess},
+                            {"nan values in its 0th output"},
                             {"nan values in its 1th output"},
                             {"nan values in its"},
                             {"probability tensor contains either"},

@@ -116,6 +116,8 @@ constexpr Pattern kNoKernel[] = {{"no kernel image is available"},
                                  {"CUDA_ERROR_NO_BINARY_FOR_GPU"},
                                  {"cudaErrorNoKernelImageForDevice"},
                                  {"device kernel image is invalid"},
+                                 {"invalid device symbol"},  // cudaErrorInvalidSymbol
+                                 {"PTX JIT compilation was disabled"},
                                  {"invalid device function"},
                                  {"cudaErrorInvalidDeviceFunction"},
                                  {"a PTX JIT compilation failed"},
@@ -167,6 +169,7 @@ constexpr Cause kNoKernelCauses[] = {
          "LibTorch for it, or build the extension with TORCH_CUDA_ARCH_LIST."}};
 
 constexpr Pattern kLaunch[] = {{"invalid configuration argument"},
+                               {"__global__ function call is not configured"},
                                {"cudaErrorInvalidConfiguration"},
                                {"too many resources requested for launch"},
                                {"CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"},

@@ -28,6 +28,8 @@ constexpr Pattern kSystem[] = {{"NCCL*unhandled system error"},
                                {"Call to posix_fallocate failed"},
                                {"NCCL WARN*Too many open files"},
                                {"NCCL Error 2"},
+                               {"NCCL WARN Error: failed to extend"},  // src/misc/shmutils.cc
+                               {"NET/IB : Unable to open device"},     // src/transport/net_ib.cc
                                {"NCCL WARN*nterface found"},
                                {"WARN Socket creation failed"},
                                {"nccl*socket", nullptr, Depth::kGuess},

@@ -82,6 +82,7 @@ constexpr Pattern kBuild[] = {
     {"Failed to find nvToolsExt"},
     {"CUDA::nvToolsExt"},
     {"No CMAKE_CUDA_COMPILER could be found"},
+    {"Failed to detect CUDA nvcc"},  // CMakeNVCCParseImplicitInfo.cmake
     {"CMAKE_CUDA_COMPILER-NOTFOUND"},
     {"Failed to detect a default CUDA architecture"},
     {"Failed to compute shorthash for libnvrtc"},
@@ -111,6 +112,7 @@ constexpr Pattern kBuild[] = {
     {"Ninja is required to load C++ extensions"},
     {"Error compiling objects for extension", nullptr, Depth::kPerhaps},
     {"Error building extension", nullptr, Depth::kPerhaps},
+    {"Building wheel for*did not run successfully"},  // pip/_internal/exceptions.py
     {"Your compiler (g++"},
     {"The current installed version of g++"},
     {"Cannot find CUDNN"},

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "muster/base/text.h"
+#include "muster/diagnose/catalogue/fragment_finder.h"
 
 namespace muster::diagnose {
 namespace {
@@ -141,8 +142,12 @@ bool is_warning_line(std::string_view line) {
                                                     "[WARN",
                                                     // memory::Guard, which has mended it
                                                     "the step is made again"};
-  return std::ranges::any_of(
-      kWords, [&](std::string_view word) { return text.find(word) != std::string_view::npos; });
+  // A level stands before what is said; behind it, an error may give a warning of its own.
+  constexpr size_t kLevelWithin = 120;
+  return std::ranges::any_of(kWords, [&](std::string_view word) {
+    const size_t at = text.find(word);
+    return at != std::string_view::npos && (word != "WARNING" || at < kLevelWithin);
+  });
 }
 
 namespace {
@@ -168,11 +173,120 @@ bool names_good_test(std::string_view line) {
   return false;
 }
 
+namespace {
+
+/// Whether "nan" or "inf" stands in the line as a value.
+bool has_value_without_number(std::string_view line) {
+  const std::string small = small_letters(line);
+  for (const std::string_view word : {"nan", "inf"}) {
+    for (size_t at = small.find(word); at != small.npos; at = small.find(word, at + 3)) {
+      const bool begins = at == 0 || !is_word_letter(small[at - 1]);
+      if (begins && (at + 3 == small.size() || !is_word_letter(small[at + 3]))) return true;
+    }
+  }
+  return false;
+}
+
+/// Numbers from 0 to 1 with a point.
+int count_fractions(std::string_view line) {
+  int count = 0;
+  for (size_t point = line.find('.'); point != line.npos; point = line.find('.', point + 1)) {
+    const bool is_small = point > 0 && (line[point - 1] == '0' || line[point - 1] == '1');
+    const bool begins = point == 1 || (point > 1 && !is_digit(line[point - 2]) &&
+                                       !is_word_letter(line[point - 2]) && line[point - 2] != '.' &&
+                                       line[point - 2] != '-');
+    size_t end = point + 1;
+    while (end < line.size() && is_digit(line[end])) ++end;
+    const bool ends = end == line.size() || (!is_word_letter(line[end]) && line[end] != '.');
+    count += is_small && begins && ends && end > point + 1 ? 1 : 0;
+  }
+  return count;
+}
+
+}  // namespace
+
+bool is_row_of_measures(std::string_view line) {
+  const size_t last = line.find_last_not_of(" |)%*\t");
+  if (last == line.npos || !is_digit(line[last]) || count_fractions(line) < 2) return false;
+  for (const std::string_view command : {".py", "--", "core dumped", "pid"}) {
+    if (line.find(command) != line.npos) return false;
+  }
+  return !speaks_of_failure(line) && !has_value_without_number(line);
+}
+
+bool is_counted_zero(std::string_view line, size_t begin, size_t end) {
+  if (begin >= 2 &&
+      line.substr(begin - 2, 2) == "0 ") {  // the number, and not that of a rank or a scaler
+    const size_t before = line.substr(0, begin - 2).find_last_not_of(' ');
+    if (before == line.npos ||
+        std::string_view(",;:|([=").find(line[before]) != std::string_view::npos)
+      return true;
+  }
+  std::string rest = small_letters(line.substr(end, 48));
+  std::string_view behind = rest;
+  const size_t word = behind.find_first_not_of(" _");
+  for (const std::string_view counted : {"count",
+                                         "iteration",
+                                         "error",
+                                         "step",
+                                         "event",
+                                         "failure",
+                                         "loss",
+                                         "batch",
+                                         "value",
+                                         "retr",
+                                         "kill",
+                                         "grad"}) {
+    if (word == behind.npos || !behind.substr(word).starts_with(counted)) continue;
+    const size_t stop = behind.find_first_not_of("abcdefghijklmnopqrstuvwxyz_", word);
+    behind.remove_prefix(stop == behind.npos ? behind.size() : stop);
+    break;
+  }
+  const size_t sign = behind.find_first_not_of(" ");
+  if (sign == behind.npos || (behind[sign] != ':' && behind[sign] != '=')) return false;
+  const size_t value = behind.find_first_not_of(" ", sign + 1);
+  if (value == behind.npos) return false;
+  behind.remove_prefix(value);
+  if (behind.starts_with("false")) return true;
+  return behind[0] == '0' &&
+         (behind.size() == 1 || behind[1] == ' ' || behind[1] == ',' || behind[1] == ';');
+}
+
+std::optional<int64_t> glog_time(std::string_view line) {
+  line.remove_prefix(line_prefix(line).length);
+  if (line.starts_with('[')) line.remove_prefix(1);
+  if (line.empty() || std::string_view("IWEF").find(line[0]) == std::string_view::npos)
+    return std::nullopt;
+  size_t at = 1;
+  const auto day =
+      number_at(line, at);  // month and day: c10d writes "626", Python's logging "0626"
+  if (!day || at < 4 || at >= line.size() || line[at] != ' ') return std::nullopt;
+  int64_t time = *day / 100 * 31 + *day % 100;
+  for (const int64_t in_one : {24, 60, 60}) {
+    const auto part = number_at(line, ++at);
+    if (!part || *part >= in_one) return std::nullopt;
+    time = time * in_one + *part;
+    if (at >= line.size() || (line[at] != ':' && line[at] != '.')) return std::nullopt;
+  }
+  constexpr size_t kMicroDigits = 6;
+  for (size_t digit = 1; digit <= kMicroDigits; ++digit) {
+    const char here = at + digit < line.size() ? line[at + digit] : ' ';
+    if (!is_digit(here) && digit == 1) return std::nullopt;
+    time = time * 10 + (is_digit(here) ? here - '0' : 0);
+    if (!is_digit(here)) line = {};
+  }
+  return time;
+}
+
 bool speaks_of_failure(std::string_view line) {
   if (names_good_test(line)) return false;
-  constexpr std::array<std::string_view, 12> kWords{"Error",
+  constexpr std::array<std::string_view, 15> kWords{"Error",
                                                     "error:",
                                                     "ERROR",
+                                                    // the names of levels: spdlog's, logrus's
+                                                    "[error]",
+                                                    "[critical]",
+                                                    "level=error",
                                                     "what():",
                                                     "xception",
                                                     "FATAL",

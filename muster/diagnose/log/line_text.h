@@ -38,6 +38,18 @@ bool names_good_test(std::string_view line);
 /// or counted thing ("error: 0.12", "0 failed") and a test that passed are none.
 bool speaks_of_failure(std::string_view line);
 
+/// Whether the line is a row of measures: two fractions or more, a number at its end, and no word of a failure or of a command
+/// ("segmentation fault  0.91  0.88", "precision 0.8 recall 0.7"). What it measures may be called anything.
+bool is_row_of_measures(std::string_view line);
+
+/// Whether the words at [begin, end) name something that was counted, and is not there: "0 nan losses",
+/// "nan iterations: 0", "out of memory errors = 0", "loss is nan: False".
+bool is_counted_zero(std::string_view line, size_t begin, size_t end);
+
+/// When a line was said, by the clock in its prefix ("E0325 20:57:27.62", "[rank2]:[E626 05:06:30.93": glog's,
+/// which has no year), in microseconds from the beginning of a year; nothing if there is none.
+std::optional<int64_t> glog_time(std::string_view line);
+
 /// Whether the line ends where an error's words would begin: "  what():  ", "RuntimeError:".
 bool announces_error(std::string_view line);
 

@@ -18,6 +18,8 @@ bool is_said_after(const SeenRow& late, const SeenRow& early) {
 /// Before all others: the smaller one.
 bool is_nearer(const SeenRow& a, const SeenRow& b) {
   if (a.depth != b.depth) return a.depth < b.depth;
+  // Processes write into a log in no order; where both have a clock, it decides.
+  if (a.said_at && b.said_at && *a.said_at != *b.said_at) return *a.said_at < *b.said_at;
   return a.first < b.first;
 }
 

@@ -9,6 +9,7 @@
 
 #include "muster/base/text.h"
 #include "muster/base/text_table.h"
+#include "muster/diagnose/catalogue/fragment_finder.h"
 #include "muster/diagnose/catalogue/pattern_set.h"
 #include "muster/diagnose/log/line_text.h"
 #include "muster/diagnose/log/seen_row.h"
@@ -85,6 +86,19 @@ ReadyCatalogue make_ready_catalogue() {
   return ready;
 }
 
+/// Whether the line, which the pattern fits, counts none of what the pattern names.
+bool is_none_of_it(std::string_view line, std::string_view pattern) {
+  const std::string small = small_letters(line);
+  size_t begin = small.npos, end = 0;
+  for (const std::string& part : split(small_letters(pattern), '*')) {
+    const size_t at = small.find(part, end);
+    if (at == small.npos) return false;
+    begin = std::min(begin, at);
+    end = at + part.size();
+  }
+  return is_counted_zero(line, begin, end);
+}
+
 /// The same for every reader, and never changed.
 const ReadyCatalogue& ready_catalogue() {
   static const ReadyCatalogue ready = make_ready_catalogue();
@@ -104,6 +118,7 @@ struct LogReader::State {
   void line(std::string_view raw);
   void piece_of_line(std::string_view text);
   void unknown_failure(std::string_view text);
+  bool is_wrapped_failure(std::string_view before, std::string_view text);
   void sight(size_t row, Depth depth, std::string_view text);
   void see(size_t row, Depth depth, Sighting sighting, bool warning);
   void note_condition(const PatternMeaning& meaning);
@@ -122,6 +137,7 @@ struct LogReader::State {
   int64_t line_number = 0;
   bool line_goes_on = false;   // a carriage return or a cut was read, no line end
   bool error_goes_on = false;  // the line before announced an error and did not say it
+  std::string unsaid;          // the line before, if it spoke of a failure and no pattern fitted
   std::string pending;
   int64_t sightings = 0;
   std::deque<Sighting> unexplained;
@@ -149,6 +165,8 @@ void LogReader::State::see(size_t row, Depth depth, Sighting sighting, bool warn
   }
   known.only_warnings = known.only_warnings && warning;
   if (!warning) known.depth = std::min(known.depth, depth);
+  if (const auto time = glog_time(sighting.text); time && !warning)
+    known.said_at = std::min(known.said_at.value_or(*time), *time);
   if (!sighting.rank) {
     known.without_rank = true;
   } else if (known.ranks.size() < SeenRow::kMostRanks) {
@@ -191,7 +209,8 @@ void LogReader::State::piece_of_line(std::string_view raw) {
   if (text.find("\xe2\x80") != std::string_view::npos) text = clean = with_plain_quotes(text);
   // "what():  " and "RuntimeError:" may be all of a line; what they announce is on the next.
   const bool is_announced = std::exchange(error_goes_on, announces_error(text));
-  if (names_good_test(text)) return;
+  const std::string before = std::exchange(unsaid, {});
+  if (names_good_test(text) || is_row_of_measures(text)) return;
   size_t best_row = kNobody;
   Depth best_depth = Depth::kAsRow;
   Closeness best;
@@ -203,6 +222,7 @@ void LogReader::State::piece_of_line(std::string_view raw) {
     }
     const bool looks = meaning.pattern->holds != nullptr;
     if (looks && !meaning.pattern->holds(text.substr(line_prefix(text).length))) continue;
+    if (is_none_of_it(text, meaning.pattern->text)) continue;
     const Depth depth =
         meaning.pattern->depth == Depth::kAsRow ? rows[meaning.row]->depth : meaning.pattern->depth;
     const Closeness here{depth != Depth::kPerhaps, looks, meaning.pattern->text.size()};
@@ -213,9 +233,34 @@ void LogReader::State::piece_of_line(std::string_view raw) {
   }
   if (best_row != kNobody) {
     sight(best_row, best_depth, text);
+  } else if (!before.empty() && is_wrapped_failure(before, text)) {
+    return;
   } else if ((is_announced || speaks_of_failure(text)) && !is_warning_line(text)) {
     unknown_failure(text);
   }
+}
+
+/// Terminals and mail cut a message into lines, between words or within one: of two lines that no pattern
+/// fits, what stands across the cut.
+bool LogReader::State::is_wrapped_failure(std::string_view before, std::string_view text) {
+  constexpr size_t kAcross = 160;
+  if (before.size() > kAcross) before.remove_prefix(before.size() - kAcross);
+  const std::string_view behind = text.substr(0, kAcross);
+  for (const std::string_view between : {" ", ""}) {
+    const std::string joined = concat(before, between, behind);
+    for (const size_t number : patterns.fitting(joined)) {
+      const PatternMeaning& meaning = meanings[number];
+      const bool is_plain = meaning.cause == kNobody && meaning.pattern->holds == nullptr &&
+                            meaning.pattern->text.find('*') == std::string_view::npos;
+      if (!is_plain || is_warning_line(before)) continue;
+      sight(meaning.row,
+            meaning.pattern->depth == Depth::kAsRow ? rows[meaning.row]->depth
+                                                    : meaning.pattern->depth,
+            joined);
+      return true;
+    }
+  }
+  return false;
 }
 
 /// A line that no pattern is meant for: the longest guess, or one of the last lines of its kind.
@@ -230,6 +275,7 @@ void LogReader::State::unknown_failure(std::string_view text) {
     sight(best->row, std::max(Depth::kGuess, rows[best->row]->depth), text);
     return;
   }
+  unsaid = text;
   unexplained.push_back({.source = sources.back(),
                          .line = line_number,
                          .rank = line_prefix(text).rank,

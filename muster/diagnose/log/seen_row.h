@@ -14,8 +14,9 @@ namespace muster::diagnose {
 struct SeenRow {
   const ErrorRow* row = nullptr;
   int64_t count = 0;
-  int64_t first = 0;              // its number among all lines that were recognised
-  Depth depth = Depth::kPerhaps;  // the nearest of its sightings
+  int64_t first = 0;               // its number among all lines that were recognised
+  Depth depth = Depth::kPerhaps;   // the nearest of its sightings
+  std::optional<int64_t> said_at;  // the earliest of its sightings that have a clock; see glog_time
   bool only_warnings = true;
   bool without_rank = false;       // a sighting of nobody in particular
   std::set<int64_t> ranks;         // at most kMostRanks

@@ -128,6 +128,24 @@ TEST(Corpus, FirstCauseIsNamedForMessagesOfANinthBlindSet) {
   EXPECT_GE(score.right, 0.85 * score.all);
 }
 
+TEST(Corpus, FirstCauseIsNamedForMessagesOfATenthBlindSet) {
+  const Score score = score_of("tenth");
+  ASSERT_GT(score.all, 0);
+  EXPECT_GE(score.right, 0.85 * score.all);
+}
+
+TEST(Corpus, FirstCauseIsNamedForMessagesOfAnEleventhBlindSet) {
+  const Score score = score_of("eleventh");
+  ASSERT_GT(score.all, 0);
+  EXPECT_GE(score.right, 0.85 * score.all);
+}
+
+TEST(Corpus, FirstCauseIsNamedForMessagesOfATwelfthBlindSet) {
+  const Score score = score_of("twelfth");
+  ASSERT_GT(score.all, 0);
+  EXPECT_GE(score.right, 0.85 * score.all);
+}
+
 TEST(Corpus, HasAHundredMessagesOfRowsThatThereAre) {
   size_t count = 0;
   for (const char* part : {"development",
@@ -141,7 +159,10 @@ TEST(Corpus, HasAHundredMessagesOfRowsThatThereAre) {
                            "sixth",
                            "seventh",
                            "eighth",
-                           "ninth"}) {
+                           "ninth",
+                           "tenth",
+                           "eleventh",
+                           "twelfth"}) {
     for (const CorpusEntry& entry : read_corpus(part)) {
       ++count;
       EXPECT_TRUE(entry.row == "none" || find_error_row(entry.row) != nullptr)

@@ -46,6 +46,11 @@ TEST(LineText, WarningsSayThatTheyAreWarnings) {
   EXPECT_TRUE(is_warning_line("host:1:2 [0] NCCL INFO NET/Plugin : Plugin load returned 2"));
   EXPECT_FALSE(
       is_warning_line("host:1:2 [0] misc/socket.cc:5 NCCL WARN Net : Call to recv failed"));
+  EXPECT_FALSE(is_warning_line(
+      "NotImplementedError: The operator 'aten::isin.Tensor_Tensor_out' is not currently "
+      "implemented for the MPS "
+      "device. As a temporary fix, you can use the CPU. WARNING: this will be slower"))
+      << "a warning behind what is said";
   EXPECT_FALSE(is_warning_line("[E socket.cpp:435] [c10d] The server"));
   EXPECT_FALSE(is_warning_line("RuntimeError: Address already in use"));
 }
@@ -68,6 +73,50 @@ TEST(LineText, FailuresAreNoMeasuresAndNoTestsThatPassed) {
   EXPECT_FALSE(
       speaks_of_failure("2/3 Test #12: failed_ranks ....................   Passed    1.2 sec"));
   EXPECT_TRUE(speaks_of_failure("Passed the point where it failed"));
+}
+
+TEST(LineText, RowsOfMeasuresAreNoFailuresWhateverTheyMeasure) {
+  EXPECT_TRUE(is_row_of_measures("segmentation fault       0.91      0.88      0.89       120"));
+  EXPECT_TRUE(is_row_of_measures("| segmentation fault | 0.93 | 0.88 | 0.90 |"));
+  EXPECT_TRUE(is_row_of_measures("class 'illegal instruction' precision 0.81 recall 0.77"));
+  EXPECT_FALSE(is_row_of_measures("Segmentation fault (core dumped) python train.py 0.1 0.9"));
+  EXPECT_FALSE(
+      is_row_of_measures("line 28:  8156 Killed   python main.py --lr 0.001 --gamma 0.25"));
+  EXPECT_FALSE(is_row_of_measures(" 5/100 [00:01<00:20, 4.5it/s, loss=0.5, acc=0.3]Killed"));
+  EXPECT_FALSE(is_row_of_measures("loss nan, accuracy 0.5, rate 0.01")) << "a value that is none";
+  EXPECT_FALSE(is_row_of_measures("RuntimeError: expected 0.5, but got 0.7"));
+  EXPECT_FALSE(is_row_of_measures("Killed: 9"));
+}
+
+TEST(LineText, WhatIsCountedMayBeAbsent) {
+  const auto counts_none = [](std::string_view line, std::string_view words) {
+    const size_t at = line.find(words);
+    return is_counted_zero(line, at, at + words.size());
+  };
+  EXPECT_TRUE(counts_none("number of nan iterations:   0 | loss 1.2", "nan"));
+  EXPECT_TRUE(counts_none("out of memory errors = 0, retries: 0", "out of memory"));
+  EXPECT_TRUE(counts_none("0 nan losses in 1000 steps", "nan losses"));
+  EXPECT_TRUE(counts_none("loss is nan: False", "loss is nan"));
+  EXPECT_FALSE(counts_none("nan iterations: 12", "nan"));
+  EXPECT_FALSE(
+      counts_none("loss scaler 0 reducing loss scale to 0.0", "reducing loss scale to 0.0"));
+  EXPECT_FALSE(counts_none("10 nan losses", "nan losses"));
+  EXPECT_FALSE(counts_none("out of memory on device: 0", "out of memory"));
+  EXPECT_FALSE(counts_none("Killed: 0.5", "Killed"));
+}
+
+TEST(LineText, ClocksOfPrefixesOrderLines) {
+  const auto early =
+      glog_time("[rank2]:[E626 05:06:30.930929096 ProcessGroupNCCL.cpp:632] [Rank 2] x");
+  const auto late = glog_time("[rank7]:[E626 05:14:36.393067540 ProcessGroupNCCL.cpp:1743] x");
+  ASSERT_TRUE(early && late);
+  EXPECT_EQ(*late - *early, 485'462'138);
+  EXPECT_EQ(glog_time("E0626 05:06:30.930929 140 run.py:869] failed"), early);
+  EXPECT_FALSE(glog_time("Error 12 05:06:30.1"));
+  EXPECT_FALSE(glog_time("[E ProcessGroupNCCL.cpp:607] [Rank 4] Watchdog"));
+  EXPECT_FALSE(glog_time("E626 25:06:30.1 x"));
+  EXPECT_FALSE(glog_time("E626 05:06"));
+  EXPECT_FALSE(glog_time(""));
 }
 
 }  // namespace

@@ -332,5 +332,47 @@ TEST(LogReader, FindsNothingInLogsOfHealthyRuns) {
   EXPECT_GE(logs, 5);
 }
 
+TEST(LogReader, NumbersOfPatternsAreWhole) {
+  const LogDiagnosis torchrun = classify(
+      "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n"
+      "  exitcode  : 1 (pid: 11377)\n");
+  ASSERT_NE(torchrun.first_cause(), nullptr);
+  EXPECT_EQ(torchrun.first_cause()->row->name, "process-failed");
+  EXPECT_EQ(classify("step 137 status 1370 ok").first_cause(), nullptr);
+  const LogDiagnosis shell = classify("exited with status 137\n");
+  ASSERT_NE(shell.first_cause(), nullptr);
+  EXPECT_EQ(shell.first_cause()->row->name, "killed");
+}
+
+TEST(LogReader, ClocksDecideBetweenRanksThatWroteInNoOrder) {
+  const std::string stuck =
+      "[rank7]:[E626 05:14:36.393067540 ProcessGroupNCCL.cpp:1743] ProcessGroupNCCL's watchdog got "
+      "stuck for 480 seconds\n";
+  const std::string timeout =
+      "[rank2]:[E626 05:06:30.929096625 ProcessGroupNCCL.cpp:632] [Rank 2] Watchdog caught "
+      "collective operation timeout: x\n";
+  for (const std::string& log : {stuck + timeout, timeout + stuck}) {
+    const LogDiagnosis diagnosis = classify(log);
+    ASSERT_NE(diagnosis.first_cause(), nullptr);
+    EXPECT_EQ(diagnosis.first_cause()->row->name, "collective-timeout");
+  }
+}
+
+TEST(LogReader, MessagesAreKnownAcrossTheLinesThatTheyWereWrappedTo) {
+  const auto named = [](std::string_view text) {
+    const LogDiagnosis diagnosis = classify(text);
+    return diagnosis.first_cause() == nullptr ? std::string_view("none")
+                                              : diagnosis.first_cause()->row->name;
+  };
+  EXPECT_EQ(named("RuntimeError: DataLoader worker (pid 47) is killed by signal: Bus\n"
+                  "error. It is possible that the workers are out of shared\nmemory.\n"),
+            "shm-exhausted");
+  EXPECT_EQ(named("Error: Check failed: status == CUBLAS_STATUS_SUCCESS, "
+                  "CUBLAS_STATUS_EXEC\nUTION_FAILED\n"),
+            "cublas-execution-failed");
+  EXPECT_EQ(named("RuntimeError: the bus\nstep 4\nerror. rate 0.1\n"), "none") << "a line between";
+  EXPECT_EQ(named("took the bus\nerror 0.5 of the meter\n"), "none") << "speaks of no failure";
+}
+
 }  // namespace
 }  // namespace muster::diagnose
