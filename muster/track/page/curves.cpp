@@ -20,7 +20,7 @@ struct Column {
 };
 
 constexpr Column kColumns[] = {
-    {.name = "loss", .title = "Loss", .unit = "nats", .log_if_wide = true},
+    {.name = "loss", .title = "Loss", .log_if_wide = true},
     {.name = "accuracy", .title = "Accuracy", .unit = "share", .is_share = true},
     {.name = "lr", .title = "Learning rate"},
     {.name = "samples_per_s", .title = "Speed", .unit = "samples/s"}};
@@ -108,7 +108,13 @@ Curves curves_of(std::span<const MetricsRow> records, std::string title, int64_t
     Panel panel = panel_of(records, column);
     if (!panel.series.empty()) curves.panels.push_back(std::move(panel));
   };
-  for (const Column& column : kColumns) add(column);
+  // A classifier's loss is a cross entropy; what another one's is counted in, nobody says.
+  const bool has_accuracy = std::ranges::any_of(
+      records, [](const MetricsRow& record) { return record.find("accuracy") != nullptr; });
+  for (Column column : kColumns) {
+    if (column.name == "loss" && has_accuracy) column.unit = "nats";
+    add(column);
+  }
   for (const std::string& name : further_columns(records)) {
     const auto found = std::find_if(std::begin(kFurther),
                                     std::end(kFurther),

@@ -88,15 +88,21 @@ TEST(CurvesOf, MarksEpochsWhereTheyEnded) {
 TEST(CurvesOf, LeavesTimesOutAndNamesWhatMusterWritesWithItsUnit) {
   const std::vector<MetricsRow> rows{
       {1, 1, "train", {{"loss", 2}, {"elapsed_s", 1}, {"gradient_norm", 3}, {"epoch_s", 1}}},
-      {2, 1, "test", {{"loss", 2}, {"top_k_accuracy", 0.9}}}};
+      {2, 1, "test", {{"loss", 2}, {"accuracy", 0.8}, {"top_k_accuracy", 0.9}}}};
   const Curves curves = curves_of(rows, "");
-  ASSERT_EQ(curves.panels.size(), 3u);
-  EXPECT_EQ(curves.panels[1].title, "Gradients before clipping");
-  EXPECT_EQ(curves.panels[2].title, "Top-k accuracy");
-  EXPECT_TRUE(curves.panels[2].is_share);
+  ASSERT_EQ(curves.panels.size(), 4u);
+  EXPECT_EQ(curves.panels[2].title, "Gradients before clipping");
+  EXPECT_EQ(curves.panels[3].title, "Top-k accuracy");
+  EXPECT_TRUE(curves.panels[3].is_share);
   const std::string svg = render_curves_svg(curves);
   for (const char* title : {"Loss (nats)", "Top-k accuracy (share)", "optimizer step"})
     EXPECT_THAT(svg, HasSubstr(title));
+}
+
+// A regression's loss is in squares of something, or in the thing itself.
+TEST(CurvesOf, ALossWithoutAnAccuracyHasNoUnit) {
+  const std::vector<MetricsRow> rows{{1, 1, "train", {{"loss", 2}, {"rmse", 3}}}};
+  EXPECT_EQ(curves_of(rows, "").panels.at(0).unit, "");
 }
 
 // Values near 1 got an axis to 1.4.
