@@ -204,6 +204,7 @@ constexpr Cause kDownloadCauses[] = {
 
 constexpr Pattern kPermission[] = {{"PermissionError"},
                                    {"[Errno 13] Permission denied"},
+                                   {"sh: *: Permission denied"},  // a shell's, of a script
                                    {"filesystem error*Permission denied"},
                                    {"open*: Permission denied"},
                                    {"fopen*Permission denied"},
@@ -219,7 +220,8 @@ constexpr Cause kPermissionCauses[] = {
 
 constexpr Pattern kMissing[] = {
     {"FileNotFoundError", nullptr, Depth::kPerhaps},
-    {"does not appear to have a file named"},  // transformers/utils/hub.py
+    {"Failed to find any matching files for"},  // tensorflow/core/util/tensor_bundle
+    {"does not appear to have a file named"},   // transformers/utils/hub.py
     {"[Errno 2] No such file or directory", nullptr, Depth::kPerhaps},
     {"filesystem error*No such file or directory", nullptr, Depth::kPerhaps},
     {"can't open file '", nullptr, Depth::kPerhaps},

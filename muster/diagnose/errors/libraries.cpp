@@ -88,6 +88,7 @@ constexpr Pattern kCudnnVersions[] = {{"SUBLIBRARY_VERSION_MISMATCH"},
                                       {"cudnn*version", nullptr, Depth::kGuess},
                                       {"cudnn*compatib", nullptr, Depth::kGuess},
                                       {"Could not locate cudnn"},
+                                      {"Unable to load cuDNN"},  // XLA's
                                       {"Could not load*cudnn*dll"},
                                       {"libcudnn", nullptr, Depth::kGuess}};
 constexpr Cause kCudnnVersionsCauses[] = {

@@ -126,10 +126,14 @@ LinePrefix line_prefix(std::string_view line) {
 
 bool is_warning_line(std::string_view line) {
   const std::string_view text = line.substr(line_prefix(line).length);
-  if (text.starts_with("[W") && text.size() > 2 && (text[2] == ' ' || is_digit(text[2])))
+  if ((text.starts_with("[W") || text.starts_with("[I")) && text.size() > 2 &&
+      (text[2] == ' ' || is_digit(text[2])))
     return true;
   if (text.starts_with("-- ")) return true;  // what CMake looks for and does without
-  if (text.size() > 4 && text[0] == 'W' && std::all_of(&text[1], &text[5], is_digit)) return true;
+  // glog's and absl's warnings, and what they only note
+  if (text.size() > 4 && (text[0] == 'W' || text[0] == 'I') &&
+      std::all_of(&text[1], &text[5], is_digit))
+    return true;
   constexpr std::array<std::string_view, 10> kWords{"WARNING",
                                                     // its monitor, without which NCCL goes on
                                                     "ras/client_support.cc",

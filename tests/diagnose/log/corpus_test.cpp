@@ -146,6 +146,12 @@ TEST(Corpus, FirstCauseIsNamedForMessagesOfATwelfthBlindSet) {
   EXPECT_GE(score.right, 0.85 * score.all);
 }
 
+TEST(Corpus, FirstCauseIsNamedForMessagesOfAThirteenthBlindSet) {
+  const Score score = score_of("thirteenth");
+  ASSERT_GT(score.all, 0);
+  EXPECT_GE(score.right, 0.85 * score.all);
+}
+
 TEST(Corpus, HasAHundredMessagesOfRowsThatThereAre) {
   size_t count = 0;
   for (const char* part : {"development",
@@ -162,7 +168,8 @@ TEST(Corpus, HasAHundredMessagesOfRowsThatThereAre) {
                            "ninth",
                            "tenth",
                            "eleventh",
-                           "twelfth"}) {
+                           "twelfth",
+                           "thirteenth"}) {
     for (const CorpusEntry& entry : read_corpus(part)) {
       ++count;
       EXPECT_TRUE(entry.row == "none" || find_error_row(entry.row) != nullptr)

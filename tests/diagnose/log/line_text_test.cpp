@@ -51,6 +51,9 @@ TEST(LineText, WarningsSayThatTheyAreWarnings) {
       "implemented for the MPS "
       "device. As a temporary fix, you can use the CPU. WARNING: this will be slower"))
       << "a warning behind what is said";
+  EXPECT_TRUE(is_warning_line(
+      "I0521 10:54:41.204897 2258 xla_bridge.py:660] Unable to initialize backend 'tpu'"))
+      << "a note";
   EXPECT_FALSE(is_warning_line("[E socket.cpp:435] [c10d] The server"));
   EXPECT_FALSE(is_warning_line("RuntimeError: Address already in use"));
 }
