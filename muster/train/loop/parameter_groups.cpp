@@ -112,7 +112,7 @@ std::vector<std::pair<std::string, double>> lr_factors(const std::string& text) 
 }
 
 /// "3 frozen parameters, 2 groups": of a record.
-std::string counted(const Json& record) {
+std::string text_of_counts(const Json& record) {
   if (record.is_null()) return "all parameters trained alike";
   const auto size = [&](const char* name) { return record.value(name, Json::array()).size(); };
   return concat(size("frozen"), " parameters frozen, ", size("rules"), " with rules of their own");
@@ -234,10 +234,11 @@ void ParameterGroups::train_mode() const {
 
 void ParameterGroups::check_resume(const Json& recorded) const {
   if (recorded == record_) return;
-  throw usage_error({.refused = "--resume",
-                     .rule = "a run goes on with the parameter groups that it began with",
-                     .value = concat(counted(record_), "; before ", counted(recorded)),
-                     .hint = "begin a new run in another folder"});
+  throw usage_error(
+      {.refused = "--resume",
+       .rule = "a run goes on with the parameter groups that it began with",
+       .value = concat(text_of_counts(record_), "; before ", text_of_counts(recorded)),
+       .hint = "begin a new run in another folder"});
 }
 
 std::string ParameterGroups::line() const {

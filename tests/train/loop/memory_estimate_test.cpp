@@ -22,6 +22,13 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
+/// Before main(): tests of this program make fake accelerators, in any order, and the first recording has to come
+/// before the first of those.
+[[maybe_unused]] const bool kRecordedBeforeAnyDevice = [] {
+  const memory::Recording recording(memory::Level::kCounters);
+  return true;
+}();
+
 train::TrainOptions estimated_run(const std::string& model) {
   train::TrainOptions options = test::small_run();
   options.model = model;

@@ -7,17 +7,21 @@
 #include <torch/torch.h>
 
 #include "muster/base/error.h"
+#include "muster/base/file.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/data/sets/tensor_dataset.h"
+#include "muster/train/classifier/train_data.h"
 #include "muster/train/classifier/train_plan.h"
 #include "muster/train/plan/option_infos.h"
 
 #include "tests/support/error_of.h"
+#include "tests/support/folder.h"
 
 namespace muster {
 namespace {
 
+using test::error_of;
 using test::refusal_of;
 using ::testing::HasSubstr;
 
@@ -59,6 +63,22 @@ TEST(Plan, FillsInEveryDefault) {
   EXPECT_THAT(train::explain(plan), HasSubstr("batch         128 = 2 x 64"));
 }
 
+/// Of rows whose target is a number.
+train::TrainPlan resolve_regression(train::TrainOptions options) {
+  static const test::Folder folder;
+  const std::filesystem::path file = folder.path() / "rows.csv";
+  std::string rows = "a,price\n";
+  for (int i = 0; i < 40; ++i) rows += concat(i, ',', 0.5 + i, '\n');
+  write_file_atomic(file, rows);
+  options.data = concat("csv:", file.string(), ",target=price,target_kind=number");
+  options.model = "mlp";
+  options.batch_size = 4;
+  options.validation_samples = 4;
+  const train::TrainData data = train::open_data(options.data, {});
+  return train::resolve(
+      options, {.world_size = 1, .local_world_size = 1, .cores = 4}, *data.train, *data.test);
+}
+
 // What shells offer is what help says: "last|best". A kind of device is taken, too, where this machine
 // has none: that is another error.
 TEST(Plan, EveryWordThatHelpNamesIsTaken) {
@@ -78,6 +98,7 @@ TEST(Plan, EveryWordThatHelpNamesIsTaken) {
         try {
           resolve(options);
         } catch (const Error& error) {
+          if (error_of([&] { resolve_regression(options); }) == test::kNoError) continue;
           const bool is_missing = info.name == "device" && error.kind() == ErrorKind::kEnvironment;
           EXPECT_TRUE(is_missing) << info.name << ' ' << word << ": " << error.what();
         }
@@ -86,8 +107,8 @@ TEST(Plan, EveryWordThatHelpNamesIsTaken) {
     }
   });
   // activations, head, strategy and backend, device, precision, matmul precision, buffers, split,
-  // monitor, test weights, tensorboard, on-oom, clip algorithm
-  EXPECT_EQ(words, 2 + 2 + 2 + 3 + 3 + 3 + 2 + 4 + 2 + 2 + 3 + 3 + 2);
+  // monitor, test weights, tensorboard, on-oom, clip algorithm, loss
+  EXPECT_EQ(words, 2 + 2 + 2 + 3 + 3 + 3 + 2 + 4 + 6 + 2 + 3 + 3 + 2 + 6);
 }
 
 TEST(Plan, TheBatchIsGlobalAndSharedEqually) {
