@@ -27,10 +27,9 @@ constexpr const char* kPredictExamples =
     "  muster run --nproc-per-node 2 -- muster predict runs/a --output a.csv\n\n"
     "A line per sample, in the order of the data: index, class, name (if the classes\n"
     "have names), probability, probability_NAME for each class (--probabilities), and\n"
-    "target (if the data has one); of a regression index, prediction and target, in the\n"
-    "target's own units. The file appears when it is whole, and is the same\n"
-    "for any number of ranks with as many threads each. The run's folder is only\n"
-    "read.\n\n"
+    "target (if the data has one); of a regression index, prediction and target, in\n"
+    "the target's own units. The file appears when it is whole, and is the same for\n"
+    "any number of ranks with as many threads each. The run's folder is only read.\n\n"
     "Exit codes: 0 done, 1 failed, 2 wrong use, 130 interrupted: no file.";
 
 void add_ask_flags(CLI::App& app, train::AskOptions& ask) {

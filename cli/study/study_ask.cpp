@@ -47,8 +47,9 @@ const char* const kTellExamples =
     "Prints what the trial is to do: continue, pause or stop; exits 0, 4 or 3, as\n"
     "`muster report` does. After pause and stop the trial counts as ended. With\n"
     "--json an object on stdout: {\"action\":\"continue\",\"reason\":\"\"}. --attempt and\n"
-    "--study-began as `ask` said them keep a program that comes too late from speaking\n"
-    "for the next attempt, or for a trial of a study that was deleted and made anew.";
+    "--study-began as `ask` said them keep a program that comes too late from\n"
+    "speaking for the next attempt, or for a trial of a study that was deleted and\n"
+    "made anew.";
 
 constexpr int kStop = 3, kPause = 4;
 

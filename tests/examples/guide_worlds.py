@@ -106,6 +106,9 @@ def data(world):
     cut.write_bytes(cut.read_bytes()[:1500])
     rows = [f"{i},{4 + i % 3 + i % 7 / 10:.1f},{2 + i % 5 / 10:.1f},{'abc'[i % 3]}" for i in range(150)]
     world.write("flowers.csv", "\n".join(["id,length,width,species", *rows]) + "\n")
+    rooms = [(30 + i % 70, 1 + i % 5) for i in range(150)]
+    world.write("houses.csv", "\n".join(["area,rooms,price", *(f"{a},{r},{2000 * a + 9000 * r + i % 7}" for i, (a, r) in enumerate(rooms))]) + "\n")
+    world.write("new.csv", "rooms,area\n3,55\n2,41\n")
     put_shard(world, "shards/a.tar")
 
 

@@ -321,15 +321,14 @@ void visit_options(Options& options, Visitor&& visit) {
             "top_k", "K", "also count answers among the K best scores [0: no]", kFree, false},
         options.top_k);
   }
-  visit(
-      OptionInfo{"monitor",
-                 kIsTrain
-                     ? "auto|validate_accuracy|validate_loss|validate_rmse|validate_mae|validate_r2"
-                     : "NAME",
-                 kIsTrain ? "what makes an epoch the best; auto: accuracy, of a regression loss"
-                          : "what makes an epoch the best: validate_loss, or another metric",
-                 kFixed},
-      options.monitor);
+  visit(OptionInfo{"monitor",
+                   kIsTrain ? "auto|validate_accuracy|validate_loss|validate_rmse|validate_r2"
+                            : "NAME",
+                   kIsTrain ? "what makes an epoch the best; auto: accuracy, of a regression loss "
+                              "(validate_mae, too)"
+                            : "what makes an epoch the best: validate_loss, or another metric",
+                   kFixed},
+        options.monitor);
   visit(
       OptionInfo{
           "patience", "N", "stop after N validations that were not better [never]", kFree, false},

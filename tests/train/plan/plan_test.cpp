@@ -108,7 +108,7 @@ TEST(Plan, EveryWordThatHelpNamesIsTaken) {
   });
   // activations, head, strategy and backend, device, precision, matmul precision, buffers, split,
   // monitor, test weights, tensorboard, on-oom, clip algorithm, loss
-  EXPECT_EQ(words, 2 + 2 + 2 + 3 + 3 + 3 + 2 + 4 + 6 + 2 + 3 + 3 + 2 + 6);
+  EXPECT_EQ(words, 2 + 2 + 2 + 3 + 3 + 3 + 2 + 4 + 5 + 2 + 3 + 3 + 2 + 6);
 }
 
 TEST(Plan, TheBatchIsGlobalAndSharedEqually) {
