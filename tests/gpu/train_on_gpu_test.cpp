@@ -111,7 +111,7 @@ TEST_F(TrainOnGpu, RanksThatAreProcessesShareItByHostMemory) {
 
 TEST_F(TrainOnGpu, WhatGoesBesideAStrategyHasTheNumbersOfTheCpu) {
   for (const Words& more : std::vector<Words>{
-           {"--strategy", "fsdp", "--ema-decay", "0.9", "--test-weights", "ema"},
+           {"--strategy", "fsdp", "--ema-decay", "0.9"},
            {"--strategy", "fsdp", "--activation-checkpointing", "blocks"},
            {"--strategy", "pipeline:schedule=zbv,micro_batches=4", "--ema-decay", "0.9"},
            {"--strategy", "pipeline:micro_batches=4", "--activation-checkpointing", "blocks"}})
@@ -287,7 +287,8 @@ TEST_F(TrainOnGpu, TheBatchThatFitsIsFound) {
 }
 
 TEST_F(TrainOnGpu, TheBatchThatFitsAPipelineIsFound) {
-  Words words = too_large(at("a"), {"--strategy", "pipeline:micro_batches=4", "--devices", "2"});
+  Words words = too_large(
+      at("a"), {"--strategy", "pipeline:micro_batches=4", "--devices", "2", "--on-oom", "split"});
   *(std::find(words.begin(), words.end(), "--batch-size") + 1) = "auto";
   const GpuRun run = gpu_run(words, kCapped);
   EXPECT_EQ(run.code, 0) << run.err;

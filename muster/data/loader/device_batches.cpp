@@ -7,6 +7,7 @@
 
 #include "muster/base/text.h"
 #include "muster/tensor/device/device_spans.h"
+#include "muster/tensor/device/lost_device.h"
 
 namespace muster::data {
 namespace {
@@ -36,8 +37,22 @@ DeviceBatches::DeviceBatches(c10::Device device, bool channels_last)
   device_ = copies_->device();
 }
 
-void DeviceBatches::begin(Epoch epoch) {
+DeviceBatches::~DeviceBatches() { drop(); }
+
+/// The batch that was handed out last, and the next one.
+void DeviceBatches::drop() {
+  if (copies_ && ahead_) {
+    if (ahead_->made) {
+      for (auto& [name, tensor] : ahead_->made->tensors) handed_out_.push_back(std::move(tensor));
+    }
+    for (at::Tensor& tensor : ahead_->copies.tensors) handed_out_.push_back(std::move(tensor));
+  }
   ahead_.reset();
+  tensor::release_unless_lost(device_, handed_out_);
+}
+
+void DeviceBatches::begin(Epoch epoch) {
+  drop();
   epoch_.emplace(std::move(epoch));
   state_ = epoch_->state();
   fetched_ = 0;
@@ -80,6 +95,7 @@ std::optional<ArrivedBatch> DeviceBatches::next() {
     return ArrivedBatch{.batch = std::move(*batch), .made = std::move(made)};
   }
   wait_for_device();
+  tensor::release_unless_lost(device_, handed_out_);
   if (!ahead_) ahead_ = fetch();
   Ahead now = *std::exchange(ahead_, std::nullopt);
   state_ = now.state;
@@ -88,6 +104,8 @@ std::optional<ArrivedBatch> DeviceBatches::next() {
   Batch batch = with_tensors(*now.made, copies_->arrive(std::move(now.copies)));
   if (arrived_) arrived_();
   lay_out(batch);
+  handed_out_ = tensors_of(*now.made);
+  for (const auto& [name, tensor] : batch.tensors) handed_out_.push_back(tensor);
   ahead_ = fetch();
   return ArrivedBatch{.batch = std::move(batch), .made = std::move(now.made)};
 }

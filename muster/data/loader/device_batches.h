@@ -45,6 +45,10 @@ class DeviceBatches {
  public:
   /// With `channels_last`, tensors of numbers // [N, C, H, W] are in that memory format.
   explicit DeviceBatches(c10::Device device, bool channels_last = false);
+  /// See Note [Lost devices]: for that it holds the batch that was handed out last, until the next one is
+  /// asked for.
+  ~DeviceBatches();
+  DeviceBatches(DeviceBatches&&) = default;
 
   /// From now on float32 tensors of a batch become `dtype` there: of a module whose weights are.
   /// Nothing: they stay.
@@ -83,6 +87,7 @@ class DeviceBatches {
   };
 
   Ahead fetch();
+  void drop();
   void wait_for_device();
   void lay_out(Batch& batch) const;
 
@@ -92,7 +97,8 @@ class DeviceBatches {
   std::optional<tensor::CopyStream> copies_;  // for an accelerator
   std::optional<Epoch> epoch_;
   std::optional<Ahead> ahead_;
-  std::deque<c10::Event> computed_;  // behind what was queued between calls of next()
+  std::vector<at::Tensor> handed_out_;  // of an accelerator's batch, there and as it was made
+  std::deque<c10::Event> computed_;     // behind what was queued between calls of next()
   LoaderState state_;
   int64_t fetched_ = 0;  // in this epoch, for the trace
   tensor::DeviceSpans* spans_ = nullptr;

@@ -16,6 +16,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/tensor/device/copy_stream.h"
+#include "muster/tensor/device/lost_device.h"
 #include "muster/tensor/dtype_name.h"
 
 namespace muster::parallel {
@@ -54,7 +55,12 @@ struct ActivationOffload::Parcel {
         device(tensor.device()),
         bytes_on_host(std::move(on_host)) {}
   ~Parcel() {
-    if (host.defined()) *bytes_on_host -= static_cast<int64_t>(host.nbytes());
+    if (!host.defined()) return;
+    *bytes_on_host -= static_cast<int64_t>(host.nbytes());
+    std::vector<at::Tensor> held{std::move(host)};
+    if (on_way_back)
+      for (at::Tensor& back : on_way_back->tensors) held.push_back(std::move(back));
+    tensor::release_unless_lost(device, held);
   }
   Parcel(const Parcel&) = delete;
   Parcel& operator=(const Parcel&) = delete;

@@ -6,6 +6,8 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "muster/tensor/device/lost_device.h"
+
 namespace muster::tensor {
 namespace {
 
@@ -28,6 +30,13 @@ PinnedRing::PinnedRing(at::Device device) : PinnedRing(device, parts_of(device),
 
 PinnedRing::PinnedRing(at::Device device, Parts parts, size_t slots)
     : device_(device), parts_(std::move(parts)), slots_(slots) {}
+
+PinnedRing::~PinnedRing() {
+  std::vector<at::Tensor> held;
+  for (Slot& slot : slots_)
+    if (slot.bytes.defined()) held.push_back(std::move(slot.bytes));
+  release_unless_lost(device_, held);
+}
 
 at::Tensor PinnedRing::copy(const at::Tensor& host) {
   const auto bytes = static_cast<int64_t>(host.nbytes());

@@ -35,6 +35,8 @@ class PinnedRing {
   /// For a device of this process's accelerator; memory of LibTorch's own pinned allocator.
   explicit PinnedRing(at::Device device);
   PinnedRing(at::Device device, Parts parts, size_t slots);
+  ~PinnedRing();
+  PinnedRing(PinnedRing&&) = default;
 
   /// `host` on the device. What is small, pinned already, not on the host, or needs a gradient goes
   /// straight. Waits while all slots are on their way.

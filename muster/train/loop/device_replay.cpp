@@ -76,7 +76,7 @@ std::optional<ReplayedIndex> replay_on_cpu(const FitRequest& run,
   if (under_way.steps == 0) return std::nullopt;
   try {
     const FitPlan here = plan_on_cpu(run.plan);
-    const std::unique_ptr<Task> task = make_seeded(run.task, here.options.seed);
+    const std::unique_ptr<Task> task = make_seeded(run.task, here.options.seed, Seeds::kOfTheCpu);
     task->module()->train();
     const auto loader = make_loader(here, run.data.train, group);
     const tensor::IndexWatch watch;

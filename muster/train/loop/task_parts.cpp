@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 
 #include "muster/base/error.h"
@@ -142,12 +143,18 @@ std::unique_ptr<data::Loader> make_loader(const FitPlan& plan,
       std::move(sampler));
 }
 
-std::unique_ptr<Task> make_seeded(const TaskMaker& make, int64_t seed) {
+std::unique_ptr<Task> make_seeded(const TaskMaker& make, int64_t seed, Seeds seeds) {
   // Torch's default generator is one per process: ranks that are threads seed it and draw one after
   // the other.
   static std::mutex generator_in_use;
   const std::lock_guard lock(generator_in_use);
-  at::manual_seed(static_cast<uint64_t>(seed));
+  if (seeds == Seeds::kOfAllDevices) {
+    at::manual_seed(static_cast<uint64_t>(seed));
+  } else {
+    at::Generator cpu = at::detail::getDefaultCPUGenerator();
+    const std::lock_guard drawing(cpu.mutex());
+    cpu.set_current_seed(static_cast<uint64_t>(seed));
+  }
   std::unique_ptr<Task> task = make ? make() : nullptr;
   if (task == nullptr || task->module() == nullptr) {
     throw usage_error({.refused = "fit()",

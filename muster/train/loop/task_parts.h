@@ -22,10 +22,15 @@ std::unique_ptr<data::Loader> make_loader(const FitPlan& plan,
                                           const std::shared_ptr<const data::Dataset>& train,
                                           const distributed::ProcessGroup& group);
 
+/// Which of torch's default generators are seeded. Those of a lost device cannot be: Note [Lost devices].
+enum class Seeds { kOfAllDevices, kOfTheCpu };
+
 /// The task, made with torch's default CPU generator seeded: the same on every rank. Ranks that are
 /// threads make theirs one after the other. Any thread. Throws a usage error for a null task, or one
 /// without module.
-std::unique_ptr<Task> make_seeded(const TaskMaker& make, int64_t seed);
+std::unique_ptr<Task> make_seeded(const TaskMaker& make,
+                                  int64_t seed,
+                                  Seeds seeds = Seeds::kOfAllDevices);
 
 /// Throws a usage error for metrics whose names files cannot hold, and for parts without a name or a
 /// module.
