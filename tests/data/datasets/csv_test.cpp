@@ -15,6 +15,7 @@
 namespace muster::data {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -181,8 +182,9 @@ TEST_F(CsvEntry, ATargetIsNoFeatureAndIsNotDropped) {
 TEST_F(CsvEntry, ATestFileWithoutTheTargetIsRefusedByItsName) {
   const std::string path = put("prices.csv", "x,price\n1,2\n2,4\n");
   const std::string params = "target=price,target_kind=number,test=" + put("bare.csv", "x\n1\n");
-  EXPECT_THAT(test::error_of([&] { open(Split::kTest, path, params); }),
-              HasSubstr("parameter \"target\": bare.csv has the columns x (got \"price\")"));
+  EXPECT_THAT(test::refusal_of([&] { open(Split::kTest, path, params); }),
+              AllOf(HasSubstr("parameter \"target\": "),
+                    HasSubstr("bare.csv has the columns x (got \"price\")")));
 }
 
 TEST_F(CsvEntry, AConstantTargetGetsARemark) {
@@ -190,8 +192,8 @@ TEST_F(CsvEntry, AConstantTargetGetsARemark) {
   const std::string test = put("test.csv", "x,y\n1,2\n");
   const std::string same = put("same.csv", "x,y\n1,3.5\n2,3.50\n");
   EXPECT_THAT(open(Split::kTrain, same, params + test)->remarks(),
-              ElementsAre("the target \"y\" of same.csv is 3.5 in all samples but the test's: "
-                          "there is nothing to learn"));
+              ElementsAre(HasSubstr(
+                  "same.csv is 3.5 in all samples but the test's: there is nothing to learn")));
   EXPECT_THAT(open(Split::kTest, same, params + test)->remarks(), ElementsAre());
   const std::string other = put("other.csv", "x,y\n1,3.5\n2,4.5\n");
   EXPECT_THAT(open(Split::kTrain, other, params + test)->remarks(), ElementsAre());
