@@ -19,6 +19,18 @@ std::vector<std::string> columns_in(const std::string& text) {
   return text.empty() ? std::vector<std::string>() : names_in(text);
 }
 
+/// What is predicted is neither left away nor a feature.
+void refuse_target_elsewhere(const CsvDataOptions& options,
+                             std::string_view parameter,
+                             const std::string& columns) {
+  const std::vector<std::string> names = columns_in(columns);
+  if (options.target.empty() || std::ranges::find(names, options.target) == names.end()) return;
+  throw usage_error({.refused = concat(kCsvDataOwner, " parameter \"", parameter, '"'),
+                     .rule = "it names other columns than \"target\"",
+                     .value = options.target,
+                     .hint = "the target is no feature: name it by target= alone"});
+}
+
 /// Throws for a name that a run cannot keep.
 void check_column_names(const Table& table, const LabelledRows& rows, const std::string& target) {
   std::vector<std::string> names{target};
@@ -63,6 +75,8 @@ CsvDataOptions csv_data_options(const ParamValues& values, const std::filesystem
                        .value = options.target_kind,
                        .hint = suggestion(options.target_kind, kinds)});
   }
+  refuse_target_elsewhere(options, "drop", options.drop);
+  refuse_target_elsewhere(options, "categorical", options.categorical);
   if (!data_dir.empty()) options.path = data_dir.string();
   if (!options.path.empty()) return options;
   throw usage_error({.refused = std::string(kCsvDataOwner),

@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kFeature = "a feature of the run";
 
-/// As Python's float() has it: with a plus sign, too, and 0 for what is closer to it than any number.
+/// As Python's float() has it, but for underscores: with a plus sign, too, and 0 for what is closer to it than any number.
 std::optional<double> python_number(std::string_view text) {
   const bool has_plus = text.size() > 1 && text[0] == '+' && text[1] != '-' && text[1] != '+';
   if (has_plus) text.remove_prefix(1);
@@ -161,7 +161,7 @@ namespace {
                                 const std::string& text) {
   throw environment_error(
       {.refused = concat(table.name, ':', row.line, ": its \"", feature.column, '"'),
-       .rule = concat("less the mean and divided by the deviation of the training samples, ",
+       .rule = concat("less the mean and divided by the deviation of the training split, ",
                       shortest(feature.mean),
                       " and ",
                       shortest(feature.deviation),

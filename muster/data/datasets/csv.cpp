@@ -8,6 +8,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
+#include "muster/base/name_list.h"
 #include "muster/base/text.h"
 #include "muster/data/sets/row_split.h"
 #include "muster/data/sets/tensor_dataset.h"
@@ -124,21 +125,76 @@ std::vector<int64_t> class_numbers(Table& table, const LearnedRows& learned) {
 
 /// In float64: what is standardised is the training's business, and a number is to be read back as it stands.
 at::Tensor numbers_of_target(Table& table, const Feature& target) {
-  formats::move_bad_numbers(table, {target});
   const size_t column = column_named(table, target.column, "parameter \"target\"");
+  formats::move_bad_numbers(table, {target});
   std::vector<double> numbers;
   for (const formats::TableRow& row : table.rows)
     numbers.push_back(formats::number_in(row.fields[column]).value_or(0));
   return at::tensor(numbers, at::kDouble);
 }
 
-/// What is predicted of each row // [rows] int64 classes, or float64 numbers as they stand in the table; undefined
-/// where there is no such column and nobody needs one. Rows that have none are bad.
-at::Tensor targets_of(Table& table, const LearnedRows& learned, bool needs_target) {
-  const auto found = std::ranges::find(table.columns, learned.target);
-  if (found == table.columns.end() && !needs_target) return {};
+/// What is predicted of each row // [rows] int64 classes, or float64 numbers. Rows that have none are bad.
+at::Tensor targets_of(Table& table, const LearnedRows& learned) {
   if (learned.measured) return numbers_of_target(table, *learned.measured);
   return at::tensor(class_numbers(table, learned), at::kLong);
+}
+
+bool is_dropped(const CsvDataOptions& options, const std::string& column) {
+  if (options.drop.empty()) return false;
+  const std::vector<std::string> names = names_in(options.drop);
+  return std::ranges::find(names, column) != names.end();
+}
+
+/// Whether nothing says what is to be predicted: the column is not there, is left away, or is empty in every row.
+bool lacks_target(const Table& table, const CsvDataOptions& options, const std::string& target) {
+  const auto found = std::ranges::find(table.columns, target);
+  if (found == table.columns.end() || is_dropped(options, target)) return true;
+  const auto column = static_cast<size_t>(found - table.columns.begin());
+  return std::ranges::all_of(table.rows, [column](const formats::TableRow& row) {
+    return trim(row.fields[column]).empty();
+  });
+}
+
+/// The same of rows that are only asked about: undefined where nothing says what is to be predicted.
+at::Tensor known_targets_of(Table& table,
+                            const CsvDataOptions& options,
+                            const LearnedRows& learned) {
+  if (lacks_target(table, options, learned.target)) return {};
+  const size_t bad_before = table.bad.size();
+  at::Tensor targets = targets_of(table, learned);
+  if (options.bad_rows == "raise" && table.bad.size() > bad_before)
+    table.bad[bad_before].why += concat("; drop=", learned.target, " leaves the target away");
+  return targets;
+}
+
+/// What the model is given cannot be left away.
+void check_keeps_features(const CsvDataOptions& options, const LearnedRows& learned) {
+  for (const Feature& feature : learned.features) {
+    if (!is_dropped(options, feature.column)) continue;
+    throw usage_error({.refused = concat(formats::kCsvDataOwner, " parameter \"drop\""),
+                       .rule = "it names no column that the run's model is given",
+                       .value = feature.column});
+  }
+}
+
+/// Nothing can be learned of a measured target that is the same in all of these rows.
+std::vector<std::string> constant_remark(const Table& table,
+                                         const at::Tensor& targets,
+                                         const std::vector<int64_t>& rows,
+                                         const std::string& target) {
+  if (rows.empty()) return {};
+  const double* numbers = targets.const_data_ptr<double>();
+  const double first = numbers[rows[0]];
+  const bool is_constant =
+      std::ranges::all_of(rows, [&](int64_t row) { return numbers[row] == first; });
+  if (!is_constant) return {};
+  return {concat("the target \"",
+                 target,
+                 "\" of ",
+                 table.name,
+                 " is ",
+                 shortest(first),
+                 " in all samples but the test's: there is nothing to learn")};
 }
 
 void apply_bad_rows(const Table& table, const CsvDataOptions& options) {
@@ -150,7 +206,8 @@ void apply_bad_rows(const Table& table, const CsvDataOptions& options) {
 
 std::shared_ptr<const Dataset> as_rows(const Table& table,
                                        const at::Tensor& targets,
-                                       const LearnedRows& learned) {
+                                       const LearnedRows& learned,
+                                       const std::vector<std::string>& more_remarks = {}) {
   const auto count = static_cast<int64_t>(table.rows.size());
   const auto classes = static_cast<int64_t>(learned.classes.size());
   at::Tensor data = at::tensor(formats::feature_values(table, learned.features), at::kFloat)
@@ -163,11 +220,11 @@ std::shared_ptr<const Dataset> as_rows(const Table& table,
                 .kind = DataKind::kTensor};
   TensorDataset rows = targets.defined() ? TensorDataset(std::move(data), targets, classes, name)
                                          : TensorDataset({{"data", std::move(data)}}, name);
+  std::vector<std::string> remarks =
+      formats::skipped_remark(table.bad, table.rows.size(), "rows", table.name);
+  remarks.insert(remarks.end(), more_remarks.begin(), more_remarks.end());
   return std::make_shared<CsvRows>(
-      std::move(rows),
-      std::move(spec),
-      json_of(learned),
-      formats::skipped_remark(table.bad, table.rows.size(), "rows", table.name));
+      std::move(rows), std::move(spec), json_of(learned), std::move(remarks));
 }
 
 /// Of a table that was learned from before.
@@ -184,8 +241,10 @@ std::shared_ptr<const Dataset> open_learned(const CsvDataOptions& options,
   }
   if (!options.target.empty()) learned.target = options.target;
   if (learned.measured) learned.measured->column = learned.target;
+  check_keeps_features(options, learned);
   formats::move_bad_numbers(table, learned.features);
-  const at::Tensor targets = targets_of(table, learned, needs_target);
+  const at::Tensor targets =
+      needs_target ? targets_of(table, learned) : known_targets_of(table, options, learned);
   apply_bad_rows(table, options);
   return as_rows(table, targets, learned);
 }
@@ -202,6 +261,7 @@ struct TrainingTable {
   at::Tensor targets;
   LearnedRows learned;
   SubsetList parts;  ///< see split_rows(); none where nothing is held out
+  std::vector<std::string> remarks;
 };
 
 TrainingTable learn_from(const CsvDataOptions& options,
@@ -219,7 +279,7 @@ TrainingTable learn_from(const CsvDataOptions& options,
     out.learned.classes = text::classes_of(rows.targets);
     formats::check_classes(table, options.target, out.learned.classes);
   }
-  out.targets = targets_of(table, out.learned, /*needs_target=*/true);
+  out.targets = targets_of(table, out.learned);
   std::vector<int64_t> trained(table.rows.size());
   std::iota(trained.begin(), trained.end(), 0);
   if (holds_out) {
@@ -234,6 +294,7 @@ TrainingTable learn_from(const CsvDataOptions& options,
     std::vector<Feature> target{*out.learned.measured};
     formats::learn_features(table, trained, target);
     out.learned.measured = std::move(target[0]);
+    out.remarks = constant_remark(table, out.targets, trained, options.target);
   }
   return out;
 }
@@ -250,7 +311,7 @@ std::shared_ptr<const Dataset> open_csv(const DatasetRequest& request) {
   if (!request.learned.empty()) training.learned = learned_rows(request.learned);
   if (has_test && wants_test)
     return open_learned(options, options.test, training.learned, /*needs_target=*/true);
-  const auto rows = as_rows(training.table, training.targets, training.learned);
+  const auto rows = as_rows(training.table, training.targets, training.learned, training.remarks);
   if (has_test) return rows;
   return training.parts[wants_test ? 1 : 0]->over(rows);
 }

@@ -52,7 +52,8 @@ std::string loss_text(const TrainPlan& plan) {
                   shortest(plan.target_scale->mean),
                   ", divided by ",
                   shortest(plan.target_scale->deviation),
-                  ", of the training samples); rmse, mae and predictions in its own units");
+                  ", of the samples that are not the test's); rmse, mae and predictions in its own "
+                  "units");
   return concat("cross-entropy",
                 options.label_smoothing > 0
                     ? concat(", label smoothing ", shortest(options.label_smoothing))

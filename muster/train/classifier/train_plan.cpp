@@ -9,6 +9,7 @@
 #include "muster/data/transform/transformed.h"
 #include "muster/formats/crc32.h"
 #include "muster/train/classifier/classifier_task.h"
+#include "muster/train/classifier/learned_difference.h"
 #include "muster/train/classifier/model_input.h"
 #include "muster/train/classifier/parts.h"
 #include "muster/train/classifier/plan_loss.h"
@@ -172,36 +173,6 @@ void fit_model(TrainPlan& plan, const data::Dataset& train, const data::Dataset&
   }
 }
 
-struct Difference {
-  std::string what, then, now;
-};
-
-std::string short_text(const Json& json) {
-  constexpr size_t kMost = 60;
-  const std::string text = json_text(json);
-  return text.size() > kMost ? concat(text.substr(0, kMost), "…") : text;
-}
-
-/// Of two objects that are not the same, the first part that differs; of lists, where.
-Difference first_difference(const Json& then, const Json& now) {
-  for (const auto& [name, before] : then.items()) {
-    const Json after = now.value(name, Json());
-    if (before == after) continue;
-    if (!before.is_array() || !after.is_array())
-      return {name, short_text(before), short_text(after)};
-    size_t at = 0;
-    while (at < before.size() && at < after.size() && before[at] == after[at]) ++at;
-    const auto described = [&](const Json& list) {
-      return concat(list.size(),
-                    " entries, number ",
-                    at,
-                    at < list.size() ? " " + short_text(list[at]) : " missing");
-    };
-    return {name, described(before), described(after)};
-  }
-  return {"kind of data", "the run's", "another"};
-}
-
 /// The validation's samples are taken from the training split.
 SplitFacts split_samples(TrainOptions& options,
                          const data::Dataset& train,
@@ -299,7 +270,7 @@ void check_learned(const Json& record, const std::string& learned, const std::st
   was.erase(kSaid);
   is.erase(kSaid);
   if (was == is) return;
-  const auto [what, then, now] = first_difference(was, is);
+  const auto [what, then, now] = learned_difference(was, is);
   throw usage_error({.refused = concat("--resume with --data ", data),
                      .rule = concat("the ", what, " is what the run has learned by: ", then),
                      .value = now,

@@ -15,6 +15,7 @@
 namespace muster::data {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -143,6 +144,59 @@ TEST_F(CsvEntry, AMeasuredTargetKeepsItsNumbers) {
   const std::string bare = put("bare.csv", "x\n1\n");
   const auto without = open(Split::kTest, bare, "", train->learned(), /*is_other=*/true);
   EXPECT_EQ(without->get(std::vector<int64_t>{0}).find("target"), nullptr);
+}
+
+// Of a file that is only asked about.
+TEST_F(CsvEntry, ATargetThatIsEmptyOrLeftAwayIsNone) {
+  const std::string prices = put("prices.csv", "x,price\n1,2\n2,4\n3,7\n4,8\n5,9\n");
+  const auto numbers = open(Split::kTrain, prices, "target=price,target_kind=number");
+  const auto classes = open(Split::kTrain, put_rows(), "target=kind");
+  const auto has_target = [&](const Dataset& learned, const char* table, const char* params) {
+    const auto read =
+        open(Split::kTest, put("asked.csv", table), params, learned.learned(), /*is_other=*/true);
+    EXPECT_EQ(read->size(), 2);
+    return read->get(std::vector<int64_t>{0}).find("target") != nullptr;
+  };
+  EXPECT_TRUE(has_target(*numbers, "x,price\n1,2\n2,3\n", ""));
+  EXPECT_FALSE(has_target(*numbers, "x,price\n1,\n2, \n", ""));
+  EXPECT_FALSE(has_target(*numbers, "x,price\n1,2\n2,oops\n", "drop=price"));
+  EXPECT_FALSE(has_target(*classes, "x,y,kind\n1,1,\n2,2,\n", ""));
+  EXPECT_FALSE(has_target(*classes, "x,y,kind\n1,1,a\n2,2,c\n", "drop=[kind,z]"));
+  EXPECT_TRUE(has_target(*numbers, "x,price\n1,2\n2,3\n3,\n", "bad_rows=skip"));
+  const std::string part = put("part.csv", "x,price\n1,2\n2,\n");
+  EXPECT_THAT(test::error_of([&] { open(Split::kTest, part, "", numbers->learned(), true); }),
+              HasSubstr("part.csv:3: its \"price\" is empty; drop=price leaves the target away"));
+  EXPECT_THAT(
+      test::refusal_of([&] { open(Split::kTest, part, "drop=x", numbers->learned(), true); }),
+      HasSubstr("\"drop\": it names no column that the run's model is given (got x)"));
+}
+
+TEST_F(CsvEntry, ATargetIsNoFeatureAndIsNotDropped) {
+  for (const char* parameter : {"drop", "categorical"}) {
+    EXPECT_THAT(refusal("x,y\n1,a\n2,b\n", "target=y," + std::string(parameter) + "=[y,x]"),
+                HasSubstr("\"" + std::string(parameter) +
+                          "\": it names other columns than \"target\" (got y)"));
+  }
+}
+
+TEST_F(CsvEntry, ATestFileWithoutTheTargetIsRefusedByItsName) {
+  const std::string path = put("prices.csv", "x,price\n1,2\n2,4\n");
+  const std::string params = "target=price,target_kind=number,test=" + put("bare.csv", "x\n1\n");
+  EXPECT_THAT(test::refusal_of([&] { open(Split::kTest, path, params); }),
+              AllOf(HasSubstr("parameter \"target\": "),
+                    HasSubstr("bare.csv has the columns x (got \"price\")")));
+}
+
+TEST_F(CsvEntry, AConstantTargetGetsARemark) {
+  const std::string params = "target=y,target_kind=number,test=";
+  const std::string test = put("test.csv", "x,y\n1,2\n");
+  const std::string same = put("same.csv", "x,y\n1,3.5\n2,3.50\n");
+  EXPECT_THAT(open(Split::kTrain, same, params + test)->remarks(),
+              ElementsAre(HasSubstr(
+                  "same.csv is 3.5 in all samples but the test's: there is nothing to learn")));
+  EXPECT_THAT(open(Split::kTest, same, params + test)->remarks(), ElementsAre());
+  const std::string other = put("other.csv", "x,y\n1,3.5\n2,4.5\n");
+  EXPECT_THAT(open(Split::kTrain, other, params + test)->remarks(), ElementsAre());
 }
 
 TEST_F(CsvEntry, RefusesWhatIsNoRegression) {

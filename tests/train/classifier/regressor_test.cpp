@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "muster/base/file.h"
+#include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/train/classifier/asked_classifier.h"
 #include "muster/train/classifier/regressor_task.h"
@@ -125,6 +126,10 @@ TEST(Regressor, APlanSaysWhatIsStandardised) {
   EXPECT_EQ(plan.options.validation_split, "random");
   EXPECT_THAT(train::explain(plan), HasSubstr("one number"));
   EXPECT_THAT(train::explain(plan), HasSubstr("mse of the standardised target (less 10"));
+  EXPECT_THAT(train::explain(plan), HasSubstr(", of the samples that are not the test's)"));
+  train::TrainOptions other = options;
+  other.validation_samples = 0;
+  EXPECT_EQ(plan_of(other).learned, plan.learned) << "validation samples are learned from, too";
   options.monitor = "validate_rmse";
   EXPECT_TRUE(plan_of(options).monitor_falls);
   options.monitor = "validate_r2";
@@ -152,6 +157,35 @@ TEST(Regressor, APlanSaysWhatIsStandardised) {
   EXPECT_EQ(plan_of(classes).options.monitor, "validate_accuracy");
   classes.loss = "mse";
   EXPECT_THAT(refused(classes), HasSubstr("classes are told apart by cross_entropy"));
+}
+
+// What a user sees who goes on with another table.
+TEST(Regressor, AResumeSaysWhatIsOtherThanBefore) {
+  const std::string before =
+      R"({"classes":[],"target":"price","columns":[{"name":"a","mean":1.5,"deviation":1},)"
+      R"({"name":"b","categories":["x","y"]}],"number":{"mean":10.5,"deviation":2}})";
+  Json record;
+  record["learned"] = before;
+  const auto refused = [&](const std::string& what, const std::string& with) {
+    std::string now = before;
+    now.replace(now.find(what), what.size(), with);
+    return test::refusal_of([&] { train::check_learned(record, now, "csv:rows.csv"); });
+  };
+  EXPECT_THAT(refused(R"("price")", R"("rent")"),
+              HasSubstr("the target is what the run has learned by: price (got rent)"));
+  EXPECT_THAT(
+      refused("10.5", "11.5"),
+      HasSubstr("the mean and deviation of the target \"price\" is what the run has learned "
+                "by: less 10.5, divided by 2 (got less 11.5, divided by 2)"));
+  EXPECT_THAT(
+      refused(R"({"name":"a","mean":1.5,"deviation":1},{"name":"b","categories":["x","y"]})",
+              R"({"name":"b","categories":["x","y"]},{"name":"a","mean":1.5,"deviation":1})"),
+      HasSubstr("the order of the columns is what the run has learned by: a, b (got b, a)"));
+  EXPECT_THAT(refused(R"("a")", R"("c")"),
+              HasSubstr("the list of columns is what the run has learned by: a, b (got c, b)"));
+  EXPECT_THAT(refused(R"("mean":1.5)", R"("mean":2)"),
+              HasSubstr("the column \"a\" is what the run has learned by: "
+                        "{\"mean\":1.5,\"deviation\":1} (got {\"mean\":2,\"deviation\":1})"));
 }
 
 double determination_of(const std::vector<double>& answers, const std::vector<double>& targets) {
