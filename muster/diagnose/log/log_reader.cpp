@@ -407,8 +407,14 @@ void LogReader::program_ended(const ProgramEnd& end) {
 LogDiagnosis LogReader::diagnosis() const {
   LogDiagnosis diagnosis;
   std::vector<SeenRow> seen;
-  std::ranges::copy_if(
-      state_->seen, std::back_inserter(seen), [](const SeenRow& row) { return row.count > 0; });
+  // That a program ended itself says nothing where a line says of what, though in words that nobody knows.
+  const auto is_told_elsewhere = [&](const SeenRow& row) {
+    return row.row->name == "aborted" && !state_->unexplained.empty() &&
+           std::ranges::find(row.cause_holds, true) == row.cause_holds.end();
+  };
+  std::ranges::copy_if(state_->seen, std::back_inserter(seen), [&](const SeenRow& row) {
+    return row.count > 0 && !is_told_elsewhere(row);
+  });
   for (SeenRow& row : seen) {
     const bool is_open = std::ranges::any_of(
         state_->not_finite, [&](const auto& open) { return state_->rows[open.row] == row.row; });
