@@ -29,6 +29,17 @@ bool is_killed_at_the_end(std::string_view line) {
   return end != line.npos && line.substr(0, end + 1).ends_with(" Killed");
 }
 
+/// Slurm's state, and not a class or a part of another name.
+bool is_state_of_slurm(std::string_view line) {
+  constexpr std::string_view kState = "OUT_OF_MEMORY";
+  const size_t at = line.find(kState), end = at + kState.size();
+  const auto goes_on = [](char c) {
+    return c == '_' || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+  };
+  return at != line.npos && (at == 0 || !goes_on(line[at - 1])) &&
+         (end == line.size() || !goes_on(line[end])) && line.find("CUDA") == line.npos;
+}
+
 bool is_only_terminated(std::string_view line) { return is_the_word(line, "Terminated"); }
 
 /// What shells say of SIGKILL where they speak another language: the word alone, or behind a job.
@@ -47,7 +58,7 @@ constexpr Pattern kKilled[] = {
     {"oom-kill event"},
     {"oom_kill event"},
     {"srun: error*Out Of Memory"},
-    {"OUT_OF_MEMORY"},
+    {"OUT_OF_MEMORY", is_state_of_slurm},
     {"MemoryLimitExceeded"},
     {"OOMKilled"},
     {"oom_reaper: reaped"},
@@ -112,7 +123,6 @@ constexpr Pattern kKilled[] = {
     {"Убито", is_killed_abroad},
     {"强制終了", is_killed_abroad},
     {"Ucciso", is_killed_abroad},
-    {"DataLoader worker*killed by signal: Terminated", nullptr, Depth::kPerhaps},
     {"kernel appears to have died", nullptr, Depth::kPerhaps},
     {"Kernel died", nullptr, Depth::kPerhaps},
     {"died unexpectedly: SIGKILL", nullptr, Depth::kPerhaps},
@@ -254,6 +264,7 @@ constexpr Pattern kCancelled[] = {{"DUE TO TIME LIMIT"},
                                   {"interrupted by signal 15", nullptr, Depth::kPerhaps},
                                   {"NODE_FAIL"},
                                   {"State: TIMEOUT"},
+                                  {"killed by signal: Terminated", nullptr, Depth::kPerhaps},
                                   {"time limit", nullptr, Depth::kGuess},
                                   {"walltime", nullptr, Depth::kGuess}};
 constexpr Cause kCancelledCauses[] = {
@@ -263,6 +274,9 @@ constexpr Cause kCancelledCauses[] = {
     {.why = "A machine of the job failed.",
      .step = "Start again without it (`--exclude NODE`), from the last checkpoint.",
      .when = "NODE FAILURE"},
+    {.why = "A worker that loads data was ended by SIGTERM, with the job or by who started it.",
+     .step = "Look for an earlier error of another process, and in the scheduler's record.",
+     .when = "killed by signal: Terminated"},
     {.why = "Somebody ended the job: the scheduler, a person, or a lost terminal.",
      .step =
          "Resume from the last checkpoint. Under nohup or in a batch job a lost terminal sends no "

@@ -1,6 +1,7 @@
 // Gradients: rows 36, 39, 40, 66 and 67.
 #include <algorithm>
 
+#include "muster/base/text.h"
 #include "muster/diagnose/catalogue/error_row.h"
 
 namespace muster::diagnose {
@@ -63,25 +64,59 @@ constexpr Cause kInplaceCauses[] = {
          "failed; the change came after it. With two networks, call both backwards before "
          "the first step."}};
 
-/// "number of nan iterations: 0" (Megatron's log line), "nan=0", "0 nan losses": none of them.
+/// "loss is not nan", "no NaN in the loss".
+bool is_denied(std::string_view line, size_t at) {
+  const size_t last = line.substr(0, at).find_last_not_of(" '\"");
+  if (last == line.npos) return false;
+  const size_t blank = line.find_last_of(" ,;:(", last);
+  const std::string_view word = line.substr(blank + 1, last - blank);
+  for (const std::string_view denial : {"not", "no", "No", "without", "never", "isn't"}) {
+    if (word == denial) return true;
+  }
+  return false;
+}
+
+/// "loss 2.3 nan 0", "nan count 0": a name behind a value and before one, or a counted thing before one.
+bool is_name_of_zero(std::string_view line, size_t at, size_t end) {
+  std::string_view rest = line.substr(end);
+  bool is_name = false;
+  for (const std::string_view counted :
+       {" count", " counts", " losses", " steps", " batches", " values", " grads"}) {
+    if (!rest.starts_with(concat(counted, " "))) continue;
+    rest.remove_prefix(counted.size());
+    is_name = true;
+    break;
+  }
+  const size_t last = line.substr(0, at).find_last_not_of(" ,;|");
+  is_name = is_name || (last != line.npos && line[last] >= '0' && line[last] <= '9');
+  const size_t value = rest.find_first_not_of(' ');
+  if (!is_name || value == rest.npos || value == 0 || rest[value] != '0') return false;
+  return value + 1 == rest.size() || std::string_view(" ,;|})").find(rest[value + 1]) != rest.npos;
+}
+
+/// "number of nan iterations: 0" (Megatron's log line), "nan=0", "0 nan losses", "\"nan\": false": none of them.
 bool is_a_count(std::string_view line, size_t at, size_t end) {
   if (at >= 2 && line.substr(at - 2, 2) == "0 ") {
     const size_t before = line.substr(0, at - 2).find_last_not_of(' ');
     if (before == line.npos || std::string_view(",;:|([=").find(line[before]) != line.npos)
       return true;
   }
+  if (is_denied(line, at) || is_name_of_zero(line, at, end)) return true;
   const size_t sign = line.find_first_of(":=", end);
   if (sign == line.npos || line.substr(end, sign - end).find_first_of("|,;.()") != line.npos)
     return false;
   const size_t value = line.find_first_not_of(' ', sign + 1);
   if (value == line.npos) return false;
-  if (line.substr(value).starts_with("False")) return true;
-  return line[value] == '0' &&
-         (value + 1 == line.size() || std::string_view(" ,;|").find(line[value + 1]) != line.npos);
+  if (line.substr(value).starts_with("False") || line.substr(value).starts_with("false"))
+    return true;
+  return line[value] == '0' && (value + 1 == line.size() ||
+                                std::string_view(" ,;|})").find(line[value + 1]) != line.npos);
 }
 
 /// A loss that is NaN, by the word and not by a part of another.
 bool is_nan_loss(std::string_view line) {
+  // a bar that has not begun has measured nothing: "0%| | 0/100 [00:00<?, ?it/s, loss=nan]"
+  if (line.find(" 0/") != line.npos && line.find("[00:00<?") != line.npos) return false;
   const auto is_letter = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
   };

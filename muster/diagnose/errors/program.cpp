@@ -1,4 +1,4 @@
-// What a program on LibTorch does that LibTorch does not take: rows 74 to 80.
+// What a program on LibTorch does that LibTorch does not take: rows 74 to 80 and 83.
 #include "muster/diagnose/catalogue/error_row.h"
 
 namespace muster::diagnose {
@@ -86,6 +86,22 @@ constexpr Cause kFailedCauses[] = {
      .step = "Find that rank's own log (`srun --output=%x-%t.log`, `mpirun --output-filename`, "
              "`torchrun --log-dir`), and the first error in it; the last lines that speak of a "
              "failure stand below."}};
+
+constexpr Pattern kAborted[] = {
+    {"Aborted (core dumped)", nullptr, Depth::kPerhaps},
+    {"terminate called without an active exception", nullptr, Depth::kPerhaps}};
+constexpr Cause kAbortedCauses[] = {
+    {.why = "A std::thread was destroyed that could still be joined: the program returned, or an "
+            "exception passed, while a "
+            "thread ran.",
+     .step = "Join it on every way out (std::jthread does), and look for an error above that led "
+             "out early.",
+     .when = "terminate called without an active exception"},
+    {.why = "The program ended itself (SIGABRT): an exception that nobody caught, a failed "
+            "assertion or check, or a heap that "
+            "glibc found corrupted.",
+     .step = "Its reason stands in the lines before. If there is none, `gdb --args PROGRAM`, "
+             "`run`, `bt` shows who called abort."}};
 
 constexpr Pattern kAssertion[] = {{"INTERNAL ASSERT FAILED*please report a bug to PyTorch"},
                                   {"ASSERT FAILED*please report a bug to PyTorch"},
@@ -256,6 +272,15 @@ constexpr ErrorRow kProgramRows[] = {
      .causes = kFailedCauses,
      .checks = "",
      .confirm = "the failed rank's own log",
+     .source = ""},
+    {.number = 83,
+     .name = "aborted",
+     .title = "the program ended itself (SIGABRT)",
+     .depth = Depth::kPerhaps,
+     .patterns = kAborted,
+     .causes = kAbortedCauses,
+     .checks = "",
+     .confirm = "the stack in a debugger",
      .source = ""},
     {.number = 75,
      .name = "arithmetic-error",

@@ -191,6 +191,17 @@ bool has_value_without_number(std::string_view line) {
   return false;
 }
 
+/// A measure of one class, before its value: "class out_of_memory AP 0.33".
+bool names_measure_of_class(std::string_view line) {
+  for (const std::string_view name :
+       {" AP ", " AP50 ", " mAP ", " IoU ", " F1 ", " precision ", " recall ", " Dice ", " AUC "}) {
+    const size_t at = line.find(name);
+    if (at != line.npos && at + name.size() < line.size() && is_digit(line[at + name.size()]))
+      return true;
+  }
+  return false;
+}
+
 /// Numbers from 0 to 1 with a point.
 int count_fractions(std::string_view line) {
   int count = 0;
@@ -211,7 +222,8 @@ int count_fractions(std::string_view line) {
 
 bool is_row_of_measures(std::string_view line) {
   const size_t last = line.find_last_not_of(" |)%*\t");
-  if (last == line.npos || !is_digit(line[last]) || count_fractions(line) < 2) return false;
+  if (last == line.npos || !is_digit(line[last])) return false;
+  if (count_fractions(line) < (names_measure_of_class(line) ? 1 : 2)) return false;
   for (const std::string_view command : {".py", "--", "core dumped", "pid"}) {
     if (line.find(command) != line.npos) return false;
   }
@@ -254,6 +266,32 @@ bool is_counted_zero(std::string_view line, size_t begin, size_t end) {
   if (behind.starts_with("false")) return true;
   return behind[0] == '0' &&
          (behind.size() == 1 || behind[1] == ' ' || behind[1] == ',' || behind[1] == ';');
+}
+
+std::string_view measure_that_is_nan(std::string_view line) {
+  const std::string small = small_letters(line);
+  for (size_t at = small.find("nan"); at != small.npos; at = small.find("nan", at + 3)) {
+    if (at + 3 < small.size() && is_word_letter(small[at + 3])) continue;
+    const size_t sign = line.substr(0, at).find_last_not_of(" :=\"'");
+    if (sign == line.npos || sign + 1 == at || !is_word_letter(line[sign])) continue;
+    size_t begin = sign;
+    while (begin > 0 && (is_word_letter(line[begin - 1]) || is_digit(line[begin - 1]))) --begin;
+    return line.substr(begin, at - begin);
+  }
+  return {};
+}
+
+bool is_finite_again(std::string_view line, std::string_view measure) {
+  for (const std::string_view so_far : {"best", "Best", "min", "Min", "last", "Last", "previous"}) {
+    if (line.find(so_far) != line.npos) return false;
+  }
+  if (has_value_without_number(line)) return false;
+  for (size_t at = line.find(measure); at != line.npos; at = line.find(measure, at + 1)) {
+    const bool begins = at == 0 || !(is_word_letter(line[at - 1]) || is_digit(line[at - 1]));
+    const size_t value = line.find_first_not_of(' ', at + measure.size());
+    if (begins && value != line.npos && (is_digit(line[value]) || line[value] == '-')) return true;
+  }
+  return false;
 }
 
 std::optional<int64_t> glog_time(std::string_view line) {

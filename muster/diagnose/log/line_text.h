@@ -46,6 +46,13 @@ bool is_row_of_measures(std::string_view line);
 /// "nan iterations: 0", "out of memory errors = 0", "loss is nan: False".
 bool is_counted_zero(std::string_view line, size_t begin, size_t end);
 
+/// What stands before the first NaN of a line that is the value of a measure, from its name on: "loss=", "val_loss: ". Empty if
+/// there is none.
+std::string_view measure_that_is_nan(std::string_view line);
+
+/// Whether the line gives that measure a finite number.
+bool is_finite_again(std::string_view line, std::string_view measure);
+
 /// When a line was said, by the clock in its prefix ("E0325 20:57:27.62", "[rank2]:[E626 05:06:30.93": glog's,
 /// which has no year), in microseconds from the beginning of a year; nothing if there is none.
 std::optional<int64_t> glog_time(std::string_view line);

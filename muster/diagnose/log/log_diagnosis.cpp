@@ -108,6 +108,7 @@ Finding finding_of(const SeenRow& seen, const SeenRow* first) {
           "this is what the other ranks say when one fails: what that one said is not here";
   } else if (seen.only_warnings || first == nullptr) {
     finding.part = Part::kWarning;
+    if (seen.has_passed) finding.because = "it was finite again afterwards";
   } else {
     finding.because = why_it_follows(seen, *first);
     finding.part = finding.because.empty() ? Part::kAlso : Part::kConsequence;

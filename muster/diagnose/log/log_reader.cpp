@@ -21,6 +21,7 @@ namespace {
 constexpr size_t kMostLineBytes = 1 << 16;
 constexpr size_t kOverlapBytes = 512;
 constexpr size_t kMostUnexplained = 4;
+constexpr size_t kMostNotFinite = 256;
 constexpr int kSignalBase = 128;  // a shell's exit code for a child that a signal ended
 
 constexpr size_t kNobody = static_cast<size_t>(-1);
@@ -123,7 +124,16 @@ struct LogReader::State {
   void see(size_t row, Depth depth, Sighting sighting, bool warning);
   void note_condition(const PatternMeaning& meaning);
   SeenRow& seen_row(const ErrorRow& row);
+  void note_not_finite(size_t row, std::string_view text);
 
+  /// A measure that was NaN, and has not been finite since.
+  struct NotFinite {
+    size_t row = 0;
+    std::optional<int64_t> rank;
+    std::string measure;
+    bool operator==(const NotFinite&) const = default;
+  };
+  std::vector<NotFinite> not_finite;                 // at most kMostNotFinite
   PatternSet patterns = ready_catalogue().patterns;  // with room of its own to search in
   PatternSet guesses = ready_catalogue().guesses;
   const std::vector<PatternMeaning>& meanings = ready_catalogue().meanings;
@@ -210,6 +220,12 @@ void LogReader::State::piece_of_line(std::string_view raw) {
   // "what():  " and "RuntimeError:" may be all of a line; what they announce is on the next.
   const bool is_announced = std::exchange(error_goes_on, announces_error(text));
   const std::string before = std::exchange(unsaid, {});
+  if (!not_finite.empty()) {
+    const auto said_by = line_prefix(text).rank;
+    std::erase_if(not_finite, [&](const NotFinite& open) {
+      return (said_by ? said_by : rank) == open.rank && is_finite_again(text, open.measure);
+    });
+  }
   if (names_good_test(text) || is_row_of_measures(text)) return;
   size_t best_row = kNobody;
   Depth best_depth = Depth::kAsRow;
@@ -233,11 +249,25 @@ void LogReader::State::piece_of_line(std::string_view raw) {
   }
   if (best_row != kNobody) {
     sight(best_row, best_depth, text);
+    if (best_depth == Depth::kPerhaps && rows[best_row]->name == "not-a-number")
+      note_not_finite(best_row, text);
   } else if (!before.empty() && is_wrapped_failure(before, text)) {
     return;
   } else if ((is_announced || speaks_of_failure(text)) && !is_warning_line(text)) {
     unknown_failure(text);
   }
+}
+
+/// A loss may be NaN before the first step, or in a step that is skipped: it is no failure if it is finite again.
+void LogReader::State::note_not_finite(size_t row, std::string_view text) {
+  const std::string_view measure = measure_that_is_nan(text);
+  if (measure.empty()) return;
+  const auto said_by = line_prefix(text).rank;
+  NotFinite open{.row = row, .rank = said_by ? said_by : rank, .measure = std::string(measure)};
+  const bool is_known = std::ranges::find(not_finite, open) != not_finite.end();
+  if (!is_known && not_finite.size() >= kMostNotFinite) return;
+  if (!is_known) not_finite.push_back(std::move(open));
+  ++seen[row].passing;
 }
 
 /// Terminals and mail cut a message into lines, between words or within one: of two lines that no pattern
@@ -377,8 +407,20 @@ void LogReader::program_ended(const ProgramEnd& end) {
 LogDiagnosis LogReader::diagnosis() const {
   LogDiagnosis diagnosis;
   std::vector<SeenRow> seen;
-  std::ranges::copy_if(
-      state_->seen, std::back_inserter(seen), [](const SeenRow& row) { return row.count > 0; });
+  // That a program ended itself says nothing where a line says of what, though in words that nobody knows.
+  const auto is_told_elsewhere = [&](const SeenRow& row) {
+    return row.row->name == "aborted" && !state_->unexplained.empty() &&
+           std::ranges::find(row.cause_holds, true) == row.cause_holds.end();
+  };
+  std::ranges::copy_if(state_->seen, std::back_inserter(seen), [&](const SeenRow& row) {
+    return row.count > 0 && !is_told_elsewhere(row);
+  });
+  for (SeenRow& row : seen) {
+    const bool is_open = std::ranges::any_of(
+        state_->not_finite, [&](const auto& open) { return state_->rows[open.row] == row.row; });
+    row.has_passed = row.passing == row.count && !is_open;
+    row.only_warnings = row.only_warnings || row.has_passed;
+  }
   diagnosis.findings = findings_of(seen);
   diagnosis.unexplained.assign(state_->unexplained.begin(), state_->unexplained.end());
   diagnosis.lines = state_->lines;

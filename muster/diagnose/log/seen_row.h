@@ -18,6 +18,8 @@ struct SeenRow {
   Depth depth = Depth::kPerhaps;   // the nearest of its sightings
   std::optional<int64_t> said_at;  // the earliest of its sightings that have a clock; see glog_time
   bool only_warnings = true;
+  int64_t passing = 0;             // of the sightings, those of a measure that may be finite later
+  bool has_passed = false;         // all are such, and each measure was finite again
   bool without_rank = false;       // a sighting of nobody in particular
   std::set<int64_t> ranks;         // at most kMostRanks
   std::vector<Sighting> evidence;  // at most kMostEvidence

@@ -374,5 +374,56 @@ TEST(LogReader, MessagesAreKnownAcrossTheLinesThatTheyWereWrappedTo) {
   EXPECT_EQ(named("took the bus\nerror 0.5 of the meter\n"), "none") << "speaks of no failure";
 }
 
+TEST(LogReader, ALossThatIsFiniteAgainHasPassed) {
+  const LogDiagnosis passed = classify("step 1 loss=nan\nstep 2 loss=2.3\nstep 3 loss=0.3\n");
+  EXPECT_EQ(first_of(passed), "none");
+  EXPECT_EQ(finding_of(passed, "not-a-number").part, Part::kWarning);
+  EXPECT_THAT(finding_of(passed, "not-a-number").because, HasSubstr("finite again"));
+  for (const char* log : {"step 1 loss=0.3\nstep 2 loss=nan\n",
+                          "step 1 loss=nan\nstep 2 loss=0.3\nstep 3 loss=nan\n",
+                          "step 1 loss=nan\nbest loss=0.3\n",
+                          "step 1 loss=nan\nval_loss=0.3\n",
+                          "[rank1]: step 1 loss=nan\n[rank0]: step 1 loss=0.3\n",
+                          "step 1 loss=nan\nstep 2 loss=0.3\nloss is nan, stopping\n",
+                          "epoch 3 loss nan accuracy 0\n",
+                          "train loss 0.5 val loss nan\n",
+                          "loss 0.3 nan count 12\n",
+                          "{\"loss\": 0.29, \"nan\": true}\n"})
+    EXPECT_EQ(first_of(classify(log)), "not-a-number") << log;
+}
+
+TEST(LogReader, CountedAndDeniedTroublesAndClassesAreNone) {
+  for (const char* line : {"epoch 1 loss 2.3012 nan count 0",
+                           "loss 2.3 nan 0",
+                           "{\"step\": 20, \"loss\": 0.29, \"nan\": false}",
+                           "loss is not nan",
+                           "loss is not NaN, continuing",
+                           "  0%|          | 0/100 [00:00<?, ?it/s, loss=nan]",
+                           "class out_of_memory AP 0.33",
+                           "class out_of_memory: 12 images"})
+    EXPECT_THAT(classify(line).findings, IsEmpty()) << line;
+  EXPECT_EQ(first_of(classify("JobState=OUT_OF_MEMORY Reason=OutOfMemory")), "killed");
+}
+
+TEST(LogReader, AnEndIsNamedByItsOwnSignal) {
+  EXPECT_EQ(first_of(classify(
+                "RuntimeError: DataLoader worker (pid 2841) is killed by signal: Terminated.")),
+            "job-cancelled");
+  EXPECT_EQ(
+      first_of(classify("RuntimeError: DataLoader worker (pid 2841) is killed by signal: Killed.")),
+      "killed");
+  EXPECT_EQ(first_of(classify("Aborted (core dumped)")), "aborted");
+  EXPECT_EQ(
+      first_of(classify("x.cpp:7: void f(): Assertion `n > 0' failed.\nAborted (core dumped)\n")),
+      "none")
+      << "its reason is among the lines that speak of a failure";
+  const LogDiagnosis thread =
+      classify("terminate called without an active exception\nAborted (core dumped)\n");
+  EXPECT_EQ(first_of(thread), "aborted");
+  EXPECT_THAT(std::string(thread.first_cause()->cause->why), HasSubstr("std::thread"));
+  EXPECT_EQ(first_of(classify("Aborted (core dumped)\nCUDA out of memory\n")),
+            "cuda-out-of-memory");
+}
+
 }  // namespace
 }  // namespace muster::diagnose
