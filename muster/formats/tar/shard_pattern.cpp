@@ -78,26 +78,68 @@ int note_unread_folder(const char* path, int error) {
   return 0;
 }
 
-/// The names that a pattern of the file system fits, sorted by their bytes. Throws an environment error where a
-/// folder that may hold some cannot be read: they would be missing, and nobody would know.
-std::vector<fs::path> files_that_fit(const std::string& pattern) {
+[[noreturn]] void refuse_unread(const std::string& pattern, const UnreadFolder& folder) {
+  throw environment_error(
+      {.refused = concat("tar shards ", pattern),
+       .rule = "each folder that the pattern leads to can be read",
+       .value = concat(folder.path.empty() ? "." : folder.path, ": ", errno_text(folder.error)),
+       .hint = "a narrower pattern leaves it out"});
+}
+
+/// What glob() finds for the pattern or a beginning of it, in any order.
+std::vector<fs::path> globbed(const std::string& beginning, const std::string& pattern) {
   glob_t found{};
   unread_folder = {};
-  const int status = ::glob(pattern.c_str(), GLOB_NOSORT, &note_unread_folder, &found);
+  const int status = ::glob(beginning.c_str(), GLOB_NOSORT, &note_unread_folder, &found);
   std::vector<fs::path> files;
   if (status == 0) files.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   ::globfree(&found);
-  if (unread_folder.error != 0) {
-    const std::string folder = unread_folder.path.empty() ? "." : unread_folder.path;
-    throw environment_error({.refused = concat("tar shards ", pattern),
-                             .rule = "each folder that the pattern leads to can be read",
-                             .value = concat(folder, ": ", errno_text(unread_folder.error)),
-                             .hint = "a narrower pattern leaves it out"});
-  }
+  if (unread_folder.error != 0) refuse_unread(pattern, unread_folder);
   if (status != 0 && status != GLOB_NOMATCH) {
     throw environment_error({.refused = concat("tar shards ", pattern),
                              .rule = "memory for the names that the pattern fits"});
   }
+  return files;
+}
+
+/// The one name that a part of a pattern stands for, its escapes undone; nothing where it may stand for several.
+std::optional<std::string> only_name(std::string_view part) {
+  std::string name;
+  for (size_t i = 0; i < part.size(); ++i) {
+    const char c = part[i];
+    const bool is_set = c == '[' && part.find(']', i) != std::string_view::npos;
+    if (c == '*' || c == '?' || is_set) return std::nullopt;
+    if (c == '\\' && i + 1 < part.size()) ++i;
+    name += part[i];
+  }
+  return name;
+}
+
+/// glob() reads the folders in which it tries a part with a wildcard, and says where it cannot. For a name without
+/// one it only looks whether it is there, and where it may not look it says nothing.
+void require_looks(const std::string& pattern) {
+  bool has_wildcard = false;  // before this part
+  for (size_t begin = 0; begin < pattern.size();) {
+    const size_t end = std::min(pattern.find('/', begin), pattern.size());
+    const auto name = only_name(std::string_view(pattern).substr(begin, end - begin));
+    if (has_wildcard && name && !name->empty()) {
+      for (const fs::path& folder : globbed(pattern.substr(0, begin - 1), pattern)) {
+        std::error_code failed;  // also where it is not there, which is none
+        const fs::file_status status = fs::symlink_status(folder / *name, failed);
+        if (status.type() == fs::file_type::none && failed != std::errc::filename_too_long)
+          refuse_unread(pattern, {.path = folder.string(), .error = failed.value()});
+      }
+    }
+    has_wildcard = has_wildcard || !name;
+    begin = end + 1;
+  }
+}
+
+/// The names that a pattern of the file system fits, sorted by their bytes. Throws an environment error where a
+/// folder that may hold some cannot be read: they would be missing, and nobody would know.
+std::vector<fs::path> files_that_fit(const std::string& pattern) {
+  std::vector<fs::path> files = globbed(pattern, pattern);
+  require_looks(pattern);
   std::ranges::sort(files, {}, [](const fs::path& file) { return file.native(); });
   return files;
 }

@@ -184,7 +184,7 @@ class StudyCore {
   /// A line for the log that changes nothing. `session`: a tuner begins; its trials' folder goes along
   /// when it is another one than before (Note [Moved trial folders]).
   void note(const std::string& text, double now_s, bool session = false);
-  /// The log names other folders of trials than this one, and the newest is another.
+  /// The newest folder of trials that the log names is not this core's, or it names none.
   bool has_moved() const;
   /// A line for the log that says where the trials' folder is (Note [Moved trial folders]).
   void note_place(double now_s);

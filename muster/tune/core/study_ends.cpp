@@ -66,8 +66,10 @@ AttemptEnded StudyCore::Impl::outcome(Trial& trial, Failure failure, const std::
              (is_stopped() && failure != Failure::kNone && !record.attempt.asked)) {
     ended.failure = Failure::kInterrupted;  // by us: no fault of the trial's
     ended.then = TrialState::kPending;
-    // How it took that says less than why it had to end.
-    if (const std::string& why = stopped.empty() ? given_up : stopped; !why.empty())
+    // How it took that says less than why it had to end. One that was asked for runs elsewhere, and
+    // nobody here has ended it.
+    const std::string& why = stopped.empty() ? given_up : stopped;
+    if (!why.empty() && !record.attempt.asked)
       ended.message = message.empty() ? why : concat(why, " (", message, ')');
   } else if (!record.attempt.refused.empty() &&
              (failure == Failure::kNone || failure == Failure::kCrash)) {
@@ -207,9 +209,7 @@ void StudyCore::note(const std::string& text, double now_s, bool session) {
   impl_->emit(-1, now_s, std::move(note));
 }
 
-bool StudyCore::has_moved() const {
-  return !impl_->folders.newest().empty() && impl_->folders.has_moved();
-}
+bool StudyCore::has_moved() const { return impl_->folders.has_moved(); }
 
 void StudyCore::note_place(double now_s) {
   const std::string& folder = impl_->folders.now();

@@ -16,8 +16,8 @@ namespace muster::tune {
 // so in the log (TunerNote::folder), and whoever reads the log reads a path below one of the
 // places before as the same path below the present one. Never is the old place looked at: the
 // files there are another study's by now. Paths outside of these folders stay as they are. Of
-// folders within each other the innermost counts. Who asks at a new place says so, too, if the log
-// names another one: it writes paths as they are here.
+// folders within each other the innermost counts. Who asks says it, too, where the log names
+// another folder or none: it writes paths as they are here, and a tuner may never come.
 
 class TrialFolders {
  public:

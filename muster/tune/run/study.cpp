@@ -287,11 +287,14 @@ void Study::begin_tuner() {
 }
 
 /// What a tuner left running is taken back unless one runs: it would know. What this one writes are
-/// paths at the present place.
+/// paths at the present place, so the log names that first. Who only tells begins no log.
 void Study::begin_asker(const StudySpec& spec) {
-  if (core_.has_moved()) {
-    apply([](StudyCore& core, double now_s) {
-      if (core.has_moved()) core.note_place(now_s);
+  const auto is_to_be_named = [this](const StudyCore& core) {
+    return core.has_moved() && (suggests_ || core.last_event() > 0);
+  };
+  if (is_to_be_named(core_)) {
+    apply([&](StudyCore& core, double now_s) {
+      if (is_to_be_named(core)) core.note_place(now_s);
     });
   }
   if (core_.has_lost_attempts()) {

@@ -34,9 +34,11 @@ class Reader {
   }
 
   Error unknown(std::string_view name) {
+    const std::vector<std::string> known = names();
     return usage_error(
         {.refused = concat(database_.file().string(), " has no study \"", name, "\""),
-         .hint = suggestion(name, names())});
+         .hint = known.empty() ? "it has none: `muster tune` and `muster study ask` make one"
+                               : suggestion(name, known)});
   }
 
  private:

@@ -156,6 +156,10 @@ TEST_F(StudyCommands, WhatADeletionThatWasKilledLeftGoesWithTheNextPruneOrDelete
   EXPECT_EQ(say(study_delete, {"--study", "fashion"}).code, 0);
   EXPECT_FALSE(fs::exists(third));
   EXPECT_THAT(test::refusal_of([&] { say(study_delete); }), HasSubstr("fashion.db has no study"));
+  EXPECT_THAT(test::refusal_of([&] {
+                say(study_delete, {"--study", "fashion"});
+              }),
+              HasSubstr("hint: it has none"));
   const fs::path last = leave("d");  // no study is in the file any more
   EXPECT_EQ(say(study_prune).code, 0);
   EXPECT_FALSE(fs::exists(last));

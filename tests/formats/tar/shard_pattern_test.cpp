@@ -104,19 +104,33 @@ TEST_F(Shards, AFolderThatCannotBeReadIsNamed) {
 
 // In a process of a user who is not root: to that one no folder is closed.
 TEST_F(Shards, AFolderAmongOthersThatCannotBeReadIsNamed) {
-  for (const char* name : {"good/a-0.tar", "closed/a-1.tar"}) put(name);
+  for (const char* name : {"good/a-0.tar", "closed/a-0.tar", "good/in/b.tar", "closed/in/b.tar"})
+    put(name);
   fs::permissions(folder_.path(), fs::perms(0755));
   fs::permissions(at("closed"), fs::perms(0));
-  EXPECT_EXIT(
-      {
-        constexpr uid_t kNobody = 65534;
-        if (::geteuid() == 0 && ::setuid(kNobody) != 0) std::_Exit(3);
-        std::cerr << test::error_of([&] { find_shards(at("*/a-*.tar")); });
-        std::_Exit(0);
-      },
-      ::testing::ExitedWithCode(0),
-      "closed: Permission denied");
+  for (const char* pattern :
+       {"*/a-*.tar", "*/a-0.tar", "clos*/a-0.tar", "*/a-0\\.tar", "*/in/b.tar", "*/in/*.tar"}) {
+    EXPECT_EXIT(
+        {
+          constexpr uid_t kNobody = 65534;
+          if (::geteuid() == 0 && ::setuid(kNobody) != 0) std::_Exit(3);
+          std::cerr << test::error_of([&] { find_shards(at(pattern)); });
+          std::_Exit(0);
+        },
+        ::testing::ExitedWithCode(0),
+        "closed: Permission denied")
+        << pattern;
+  }
   fs::permissions(at("closed"), fs::perms(0755));
+}
+
+TEST_F(Shards, WhatHasNoSuchFileIsPassedOver) {
+  for (const char* name : {"good/in/a.tar", "good/[a.tar", "other/b.tar", "file"}) put(name);
+  fs::create_symlink("nowhere", at("dangling"));
+  for (const char* pattern : {"*/in/a.tar", "*/./in//a.tar", "g*/*/a.tar"})
+    EXPECT_THAT(found(pattern), ElementsAre("a.tar")) << pattern;
+  EXPECT_THAT(found("*/[a.tar"), ElementsAre("[a.tar"));
+  EXPECT_THAT(refusal("*/in/b.tar"), HasSubstr("a file fits the pattern"));
 }
 
 TEST_F(Shards, SplitsAreNamedOrStandInTheirNames) {

@@ -73,6 +73,47 @@ TEST_F(MovedStudy, WhoAsksGoesOnFromTheCheckpointsBesideItAndNamesThePlaceOnce) 
   EXPECT_EQ(named, 2) << "by the tuner, and by the first who asked";
 }
 
+// No tuner has ever said where the files are.
+TEST_F(MovedStudy, ThatOnlyAskAndTellUsedGoesOnFromTheCheckpointsBesideIt) {
+  for (const bool by_tuner : {false, true}) {
+    fs::remove(storage());
+    const std::string file = study(
+        concat("echo \"from ${MUSTER_RESUME_FROM:-nothing}\" > seen\n", report_, "loss=0.5 step=3"),
+        1,
+        "ask_lease = \"1ms\"");
+    EXPECT_EQ(say({"study", "ask", file}).code, 0);
+    fs::create_directories(checkpoint(folder_.path(), 1).parent_path());
+    write_file_atomic(checkpoint(folder_.path(), 1), "");
+    // Its lease is over, but nobody has asked since.
+    const std::string saved = checkpoint(folder_.path(), 1).string();
+    const Said told =
+        say({"study", "tell", file, "0", "loss=1", "--step", "1", "--checkpoint", saved});
+    EXPECT_EQ(told.code, 0) << told.err;
+    const fs::path there = copied();
+    fs::remove(checkpoint(folder_.path(), 1));
+    const std::string moved = (there / "study.toml").string();
+    const Said next = by_tuner ? say({"tune", moved}) : say({"study", "ask", moved});
+    EXPECT_EQ(next.code, 0) << next.err;
+    EXPECT_THAT(by_tuner ? read_file(there / "seen") : next.out,
+                HasSubstr(checkpoint(there, 1).string()))
+        << next.err;
+    EXPECT_THAT(next.err, Not(HasSubstr("not there any more")));
+  }
+}
+
+TEST_F(MovedStudy, WhoAsksFirstNamesThePlaceAndNobodyAgain) {
+  const std::string file = study(kReport, 3);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(say({"study", "ask", file}).code, 0);
+  EXPECT_EQ(say({"study", "tell", file, "0", "loss=1", "--end"}).code, 0);
+  EXPECT_EQ(say({"tune", file}).code, 0);
+  std::vector<std::string> named;
+  for (const tune::Event& event : tune::read_events(storage(), "study")) {
+    const auto* note = std::get_if<tune::TunerNote>(&event.what);
+    if (note != nullptr && !note->folder.empty()) named.push_back(note->folder);
+  }
+  EXPECT_THAT(named, ::testing::ElementsAre((folder_.path() / "study-trials/study").string()));
+}
+
 TEST_F(MovedStudy, GoesOnFromAnOlderCheckpointWhereTheNewestIsNotThere) {
   EXPECT_EQ(say({"tune", stopped_study()}).code, 130);
   fs::remove(checkpoint(folder_.path(), 2));

@@ -1,6 +1,8 @@
 // What users order of single trials: Note [Trials that a user holds].
 #include <gmock/gmock.h>
 
+#include "muster/base/text.h"
+
 #include "tests/support/error_of.h"
 #include "tests/tune/core/core_by_hand.h"
 
@@ -158,6 +160,22 @@ TEST(TrialsOfAUser, OrdersThatMakeNoSenseAreRefusedInWords) {
   EXPECT_THAT(refusal_of([&] { core.pause_trial(0, "", 6); }), HasSubstr("it is paused"));
   core.stop_trial(0, "", 7);
   EXPECT_THAT(refusal_of([&] { core.continue_trial(0, "", 8); }), HasSubstr("PRUNED"));
+}
+
+// No signal has reached it, wherever it runs.
+TEST(StudyCoreAsked, OfATrialWhoseLeaseRunsOutWhileTheTunerStopsTheSignalIsNoReason) {
+  StudySpec spec = spec_with(2);
+  spec.ask_lease_s = 100;
+  StudyCore core(spec);
+  core.next(0, /*asked=*/true);
+  core.next(1);
+  core.stop("SIGINT", 2);
+  core.next(100);
+  core.ended(1, Failure::kInterrupted, "exit code 1", 101);
+  EXPECT_EQ(trial(core, 0).state, TrialState::kPending);
+  EXPECT_EQ(trial(core, 0).reason,
+            concat("nothing was told of it for ", human_duration(spec.ask_lease_s)));
+  EXPECT_EQ(trial(core, 1).reason, "SIGINT (exit code 1)");
 }
 
 }  // namespace

@@ -91,6 +91,24 @@ TEST(TrialFolders, OnlyATunerAtANewPlaceSaysWhere) {
   EXPECT_EQ(std::get<TunerNote>(core.take_events()[0].what).folder, "");
 }
 
+// A study that no tuner has run yet.
+TEST(TrialFolders, WhoAsksFirstSaysWhereItIs) {
+  StudyCore core(spec_in("/old"));
+  EXPECT_TRUE(core.has_moved()) << "the log names no place";
+  core.note_place(1);
+  EXPECT_FALSE(core.has_moved());
+  core.next(2, /*asked=*/true);
+  core.report(0, loss(1, 1, "/old/trial-0/1"), 3);
+  core.note("started", 4, /*session=*/true);
+  const std::vector<Event> log = core.take_events();
+  EXPECT_EQ(std::get<TunerNote>(log.back().what).folder, "") << "it is named once";
+  StudyCore moved(spec_in("/new"));
+  for (const Event& event : log) moved.replay(event);
+  EXPECT_TRUE(moved.has_moved());
+  EXPECT_EQ(trial(moved, 0).checkpoint, "/new/trial-0/1");
+  EXPECT_FALSE(StudyCore(spec_in("")).has_moved()) << "it has no files";
+}
+
 // Who asked at a second place wrote its paths; at a third one they were nobody's.
 TEST(TrialFolders, WhoAsksAtANewPlaceSaysWhereItIs) {
   std::vector<Event> log = crashed();
