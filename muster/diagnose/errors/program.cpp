@@ -88,7 +88,7 @@ constexpr Cause kFailedCauses[] = {
              "failure stand below."}};
 
 constexpr Pattern kAborted[] = {
-    {"Aborted (core dumped)", nullptr, Depth::kPerhaps},
+    {"Aborted*(core dumped)", nullptr, Depth::kPerhaps},
     {"terminate called without an active exception", nullptr, Depth::kPerhaps}};
 constexpr Cause kAbortedCauses[] = {
     {.why = "A std::thread was destroyed that could still be joined: the program returned, or an "

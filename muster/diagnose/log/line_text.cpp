@@ -273,7 +273,9 @@ std::string_view measure_that_is_nan(std::string_view line) {
   for (size_t at = small.find("nan"); at != small.npos; at = small.find("nan", at + 3)) {
     if (at + 3 < small.size() && is_word_letter(small[at + 3])) continue;
     const size_t sign = line.substr(0, at).find_last_not_of(" :=\"'");
-    if (sign == line.npos || sign + 1 == at || !is_word_letter(line[sign])) continue;
+    if (sign == line.npos || sign + 1 == at) continue;
+    const bool is_signed = line.substr(sign, at - sign).find_first_of(":=") != line.npos;
+    if (!is_word_letter(line[sign]) && !(is_digit(line[sign]) && is_signed)) continue;
     size_t begin = sign;
     while (begin > 0 && (is_word_letter(line[begin - 1]) || is_digit(line[begin - 1]))) --begin;
     return line.substr(begin, at - begin);

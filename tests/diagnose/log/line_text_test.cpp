@@ -108,6 +108,23 @@ TEST(LineText, WhatIsCountedMayBeAbsent) {
   EXPECT_FALSE(counts_none("Killed: 0.5", "Killed"));
 }
 
+TEST(LineText, AMeasureThatIsNanMayBeFiniteAgain) {
+  EXPECT_EQ(measure_that_is_nan("epoch 2, loss: nan"), "loss: ");
+  EXPECT_EQ(measure_that_is_nan("{\"val_loss2\": NaN}"), "val_loss2\": ");
+  EXPECT_EQ(measure_that_is_nan("1/9 [00:01<00:09, loss=nan]"), "loss=");
+  EXPECT_EQ(measure_that_is_nan("loss 0.5 nan_count"), "");
+  EXPECT_EQ(measure_that_is_nan("nan"), "");
+  EXPECT_TRUE(is_finite_again("epoch 3, loss: 0.5", "loss: "));
+  EXPECT_FALSE(is_finite_again("epoch 3, val_loss: 0.5", "loss: "));
+  EXPECT_FALSE(is_finite_again("best loss: 0.5", "loss: "));
+  EXPECT_FALSE(is_finite_again("loss: 0.5, val_loss: nan", "loss: "));
+}
+
+TEST(LineText, AMeasureOfAClassIsARowOfItsOwn) {
+  EXPECT_TRUE(is_row_of_measures("class out_of_memory AP 0.33"));
+  EXPECT_FALSE(is_row_of_measures("Killed: AP 9"));
+}
+
 TEST(LineText, ClocksOfPrefixesOrderLines) {
   const auto early =
       glog_time("[rank2]:[E626 05:06:30.930929096 ProcessGroupNCCL.cpp:632] [Rank 2] x");

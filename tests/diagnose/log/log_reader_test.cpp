@@ -413,6 +413,8 @@ TEST(LogReader, AnEndIsNamedByItsOwnSignal) {
       first_of(classify("RuntimeError: DataLoader worker (pid 2841) is killed by signal: Killed.")),
       "killed");
   EXPECT_EQ(first_of(classify("Aborted (core dumped)")), "aborted");
+  EXPECT_EQ(first_of(classify("run.sh: line 7: 168 Aborted                 (core dumped) ./train")),
+            "aborted");
   EXPECT_EQ(
       first_of(classify("x.cpp:7: void f(): Assertion `n > 0' failed.\nAborted (core dumped)\n")),
       "none")
