@@ -12,6 +12,7 @@
 #include "muster/diagnose/catalogue/fragment_finder.h"
 #include "muster/diagnose/catalogue/pattern_set.h"
 #include "muster/diagnose/log/line_text.h"
+#include "muster/diagnose/log/ready_catalogue.h"
 #include "muster/diagnose/log/seen_row.h"
 
 namespace muster::diagnose {
@@ -24,8 +25,6 @@ constexpr size_t kMostUnexplained = 4;
 constexpr size_t kMostNotFinite = 256;
 constexpr int kSignalBase = 128;  // a shell's exit code for a child that a signal ended
 
-constexpr size_t kNobody = static_cast<size_t>(-1);
-
 /// The first bytes of a line, printable, cut between letters.
 std::string shown_text(std::string_view line) {
   std::string text = printable(trim(line.substr(0, 2 * kMostTextBytes)));
@@ -36,17 +35,6 @@ std::string shown_text(std::string_view line) {
   return text + "…";
 }
 
-}  // namespace
-
-/// What a pattern of the set stands for: a pattern of a row, or the condition of a cause.
-struct PatternMeaning {
-  size_t row = 0;
-  const Pattern* pattern = nullptr;
-  size_t cause = kNobody;
-};
-
-namespace {
-
 /// Of the rows that a line fits, one that is sure of it comes before one that others say as well, then
 /// one that looks at the line before one that does not, then the longest pattern.
 struct Closeness {
@@ -54,38 +42,6 @@ struct Closeness {
   size_t length = 0;
   auto operator<=>(const Closeness&) const = default;
 };
-
-/// The catalogue, ready to be looked for.
-struct ReadyCatalogue {
-  PatternSet patterns;
-  std::vector<PatternMeaning> meanings;  // by pattern
-  PatternSet guesses;                    // the patterns of depth kGuess: asked last
-  std::vector<PatternMeaning> guess_meanings;
-  std::vector<const ErrorRow*> rows;
-};
-
-ReadyCatalogue make_ready_catalogue() {
-  ReadyCatalogue ready;
-  for (const ErrorFamilyEntry* family : error_families()) {
-    for (const ErrorRow& row : family->rows) {
-      for (const Pattern& pattern : row.patterns) {
-        const bool guess = pattern.depth == Depth::kGuess;
-        (guess ? ready.guesses : ready.patterns).add(pattern.text);
-        (guess ? ready.guess_meanings : ready.meanings)
-            .push_back({.row = ready.rows.size(), .pattern = &pattern});
-      }
-      for (size_t cause = 0; cause < row.causes.size(); ++cause) {
-        if (row.causes[cause].when.empty()) continue;
-        ready.patterns.add(row.causes[cause].when);
-        ready.meanings.push_back({.row = ready.rows.size(), .cause = cause});
-      }
-      ready.rows.push_back(&row);
-    }
-  }
-  ready.patterns.build();
-  ready.guesses.build();
-  return ready;
-}
 
 /// Whether the line, which the pattern fits, counts none of what the pattern names.
 bool is_none_of_it(std::string_view line, std::string_view pattern) {
@@ -98,12 +54,6 @@ bool is_none_of_it(std::string_view line, std::string_view pattern) {
     end = at + part.size();
   }
   return is_counted_zero(line, begin, end);
-}
-
-/// The same for every reader, and never changed.
-const ReadyCatalogue& ready_catalogue() {
-  static const ReadyCatalogue ready = make_ready_catalogue();
-  return ready;
 }
 
 }  // namespace
