@@ -30,6 +30,14 @@ Batch with_tensors(const Batch& batch, std::vector<at::Tensor> tensors) {
 
 }  // namespace
 
+void let_go(Batch& batch, c10::Device device) noexcept {
+  if (!device.is_cpu() && tensor::is_lost(device)) {
+    for (auto& [name, tensor] : batch.tensors)
+      if (tensor.defined()) static_cast<void>(tensor.unsafeReleaseTensorImpl());
+  }
+  batch.tensors.clear();
+}
+
 DeviceBatches::DeviceBatches(c10::Device device, bool channels_last)
     : device_(device), channels_last_(channels_last) {
   if (device.is_cpu()) return;
@@ -37,22 +45,18 @@ DeviceBatches::DeviceBatches(c10::Device device, bool channels_last)
   device_ = copies_->device();
 }
 
-DeviceBatches::~DeviceBatches() { drop(); }
+DeviceBatches::~DeviceBatches() { drop_next(); }
 
-/// The batch that was handed out last, and the next one.
-void DeviceBatches::drop() {
+void DeviceBatches::drop_next() {
   if (copies_ && ahead_) {
-    if (ahead_->made) {
-      for (auto& [name, tensor] : ahead_->made->tensors) handed_out_.push_back(std::move(tensor));
-    }
-    for (at::Tensor& tensor : ahead_->copies.tensors) handed_out_.push_back(std::move(tensor));
+    if (ahead_->made) let_go(*ahead_->made, device_);
+    tensor::release_unless_lost(device_, ahead_->copies.tensors);
   }
   ahead_.reset();
-  tensor::release_unless_lost(device_, handed_out_);
 }
 
 void DeviceBatches::begin(Epoch epoch) {
-  drop();
+  drop_next();
   epoch_.emplace(std::move(epoch));
   state_ = epoch_->state();
   fetched_ = 0;
@@ -92,10 +96,13 @@ std::optional<ArrivedBatch> DeviceBatches::next() {
     if (!batch) return std::nullopt;
     std::optional<Batch> made = floats_ ? batch : std::nullopt;
     lay_out(*batch);
-    return ArrivedBatch{.batch = std::move(*batch), .made = std::move(made)};
+    std::optional<ArrivedBatch> here;
+    here.emplace();
+    here->batch = std::move(*batch);
+    here->made = std::move(made);
+    return here;
   }
   wait_for_device();
-  tensor::release_unless_lost(device_, handed_out_);
   if (!ahead_) ahead_ = fetch();
   Ahead now = *std::exchange(ahead_, std::nullopt);
   state_ = now.state;
@@ -104,10 +111,13 @@ std::optional<ArrivedBatch> DeviceBatches::next() {
   Batch batch = with_tensors(*now.made, copies_->arrive(std::move(now.copies)));
   if (arrived_) arrived_();
   lay_out(batch);
-  handed_out_ = tensors_of(*now.made);
-  for (const auto& [name, tensor] : batch.tensors) handed_out_.push_back(tensor);
   ahead_ = fetch();
-  return ArrivedBatch{.batch = std::move(batch), .made = std::move(now.made)};
+  std::optional<ArrivedBatch> arrived;
+  arrived.emplace();
+  arrived->batch = std::move(batch);
+  arrived->made = std::move(now.made);
+  arrived->device = device_;
+  return arrived;
 }
 
 Batch DeviceBatches::place(Batch batch) const {

@@ -21,10 +21,20 @@ class DeviceSpans;
 
 namespace muster::data {
 
+/// Drops the batch's tensors, which are on that device or in memory that was copied to it: see
+/// Note [Lost devices].
+void let_go(Batch& batch, c10::Device device) noexcept;
+
 /// A batch on its device, and as it was made.
 struct ArrivedBatch {
   Batch batch;
   std::optional<Batch> made;  ///< in host memory; nothing where that is `batch` itself
+  c10::Device device = c10::kCPU;
+
+  ~ArrivedBatch() {
+    let_go(batch, device);
+    if (made) let_go(*made, device);
+  }
 
   /// For what the host wants to know of it without waiting for the device.
   const Batch& on_host() const { return made ? *made : batch; }
@@ -45,8 +55,6 @@ class DeviceBatches {
  public:
   /// With `channels_last`, tensors of numbers // [N, C, H, W] are in that memory format.
   explicit DeviceBatches(c10::Device device, bool channels_last = false);
-  /// See Note [Lost devices]: for that it holds the batch that was handed out last, until the next one is
-  /// asked for.
   ~DeviceBatches();
   DeviceBatches(DeviceBatches&&) = default;
 
@@ -87,7 +95,7 @@ class DeviceBatches {
   };
 
   Ahead fetch();
-  void drop();
+  void drop_next();
   void wait_for_device();
   void lay_out(Batch& batch) const;
 
@@ -97,8 +105,7 @@ class DeviceBatches {
   std::optional<tensor::CopyStream> copies_;  // for an accelerator
   std::optional<Epoch> epoch_;
   std::optional<Ahead> ahead_;
-  std::vector<at::Tensor> handed_out_;  // of an accelerator's batch, there and as it was made
-  std::deque<c10::Event> computed_;     // behind what was queued between calls of next()
+  std::deque<c10::Event> computed_;  // behind what was queued between calls of next()
   LoaderState state_;
   int64_t fetched_ = 0;  // in this epoch, for the trace
   tensor::DeviceSpans* spans_ = nullptr;

@@ -90,6 +90,10 @@ class Trainer {
     double weight = 0;         // of its mean loss
     double factor = 0;         // that the loss is multiplied with; see Note [Weighted batches]
     bool is_stand_in = false;  // this rank has no sample left: it only takes part
+
+    ~Share() {
+      if (!batch.tensors.empty()) data::let_go(batch, batch.tensors[0].second.device());
+    }
   };
 
   /// A step that is made or in hand, until the host knows what came of it: on the CPU at once, on a
