@@ -16,7 +16,8 @@ namespace muster::tensor {
 // such memory lets it go through release_unless_lost(): what cannot be freed stays, for the rest of a
 // process that has not long to live, and the next call of the device throws where it can be caught.
 
-/// Whether the device answers nothing but an error. Asks it; waits for nothing. Any thread.
+/// Whether the device, of CUDA or HIP, answers nothing but an error. Asks it; waits for nothing. Any
+/// thread.
 bool is_lost(c10::Device device) noexcept;
 
 /// Drops the tensors; if the device is lost their memory is never freed. The vector is empty then.
