@@ -31,11 +31,10 @@ Batch with_tensors(const Batch& batch, std::vector<at::Tensor> tensors) {
 }  // namespace
 
 void let_go(Batch& batch, c10::Device device) noexcept {
-  if (!device.is_cpu() && tensor::is_lost(device)) {
-    for (auto& [name, tensor] : batch.tensors)
-      if (tensor.defined()) static_cast<void>(tensor.unsafeReleaseTensorImpl());
-  }
+  std::vector<at::Tensor> held;
+  for (auto& [name, tensor] : batch.tensors) held.push_back(std::move(tensor));
   batch.tensors.clear();
+  tensor::release_unless_lost(device, held);
 }
 
 DeviceBatches::DeviceBatches(c10::Device device, bool channels_last)

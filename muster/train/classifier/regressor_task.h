@@ -14,7 +14,7 @@ namespace muster::train {
 
 struct RegressorOptions {
   RegressionLoss loss;
-  formats::TargetScale scale;  ///< of the training split's targets
+  formats::TargetScale scale;  ///< of the targets of all samples but the test's
 };
 
 /// "rmse", "mae" and "r2" of all samples, in the target's own units, and the hidden sums that they are made of.
@@ -27,7 +27,7 @@ struct RegressorOptions {
 std::vector<Metric> regressor_metrics();
 
 /// A model's one output for a batch's "data" // [N, F], against its "target" // [N] float64, in its own units. The
-/// model answers in standardised ones (less the mean of the training split's targets, divided by their deviation),
+/// model answers in standardised ones (less the mean of the targets of all samples but the test's, divided by their deviation),
 /// which the loss is of; metrics and predictions are in the target's.
 class RegressorTask final : public Task {
  public:
