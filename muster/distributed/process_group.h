@@ -47,6 +47,9 @@ struct GroupOptions {
 struct MessageOptions {
   int tag = 0;                           ///< 0 or more
   std::chrono::milliseconds timeout{0};  ///< 0: the group's
+  /// Of a send: nobody writes to the tensor's memory until the message has been received. Groups of
+  /// threads take no copy then; others may.
+  bool stays_unchanged = false;
 };
 
 /// The colour of ranks that go into no group, as MPI_UNDEFINED.

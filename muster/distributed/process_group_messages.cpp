@@ -21,7 +21,11 @@ Message checked_send(const c10d::ProcessGroup& group,
                      const MessageOptions& options) {
   check_movable(group, "send", tensor, /*written=*/false);
   check_message("send", {tensor}, to, options.tag, group.getSize());
-  return {.tensor = tensor, .peer = to, .tag = options.tag, .timeout = timeout_of(options)};
+  return {.tensor = tensor,
+          .peer = to,
+          .tag = options.tag,
+          .timeout = timeout_of(options),
+          .stays_unchanged = options.stays_unchanged};
 }
 
 c10d::Backend& backend_for(c10d::ProcessGroup& group, const at::Tensor& tensor) {

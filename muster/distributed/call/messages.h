@@ -21,6 +21,7 @@ namespace muster::distributed {
 //               call has returned. What has not left the sender is kept there; what came unasked
 //               for, and stands before what was asked for, is kept by the receiver. There is no
 //               bound: who sends without end to a rank that does not receive runs out of memory.
+//               A tensor that is said to stay unchanged lies there itself between threads.
 //   order       Messages of one rank to another under one tag are received in the order in which
 //               they were sent, by receives in the order in which they were asked for. Tags do not
 //               wait for each other, nor messages for collectives.
@@ -57,6 +58,7 @@ struct Message {
   int tag = 0;
   std::chrono::milliseconds timeout{0};  ///< 0: the group's
   bool blocks = false;  ///< a send throws what fails at once, instead of leaving it to its work
+  bool stays_unchanged = false;  ///< of a send: MessageOptions::stays_unchanged
 };
 
 /// A backend that does with messages as Note [Messages] says.

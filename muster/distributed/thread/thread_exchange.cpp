@@ -157,7 +157,7 @@ PendingWorkPtr ThreadExchange::send(int from, const Message& message) {
   std::string why = gone();
   if (why.empty() && waiting() == receives_.end()) {
     lock.unlock();
-    mine.tensor = own_copy(message.tensor);
+    mine.tensor = message.stays_unchanged ? dense(message.tensor) : own_copy(message.tensor);
     mine.ready = tensor::StreamMark::of_current(tensor::stream_devices({mine.tensor}));
     lock.lock();
     why = gone();  // meanwhile

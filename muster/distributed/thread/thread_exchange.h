@@ -82,7 +82,7 @@ class ThreadExchange : public std::enable_shared_from_this<ThreadExchange> {
     std::chrono::milliseconds timeout{};
     Clock::time_point deadline;
   };
-  /// A message that nobody has received, in memory of ours.
+  /// A message that nobody has received, in memory that nobody else writes to.
   struct Sent {
     int from;
     int to;

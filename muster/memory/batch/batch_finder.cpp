@@ -56,6 +56,8 @@ BatchFinder::BatchFinder(const BatchLimits& limits) : limits_(limits) {
   if (!(limits.margin >= 0 && limits.margin < 1))
     throw refusal("margin", "from 0 to below 1", shortest(limits.margin));
   if (limits.probes < 1) throw refusal("probes", "at least 1", std::to_string(limits.probes));
+  if (limits.probes_more < 0)
+    throw refusal("probes_more", "at least 0", std::to_string(limits.probes_more));
 }
 
 /// What the two largest that fit say of larger ones.
@@ -109,20 +111,31 @@ bool BatchFinder::is_on_line() const {
   return std::abs(fit[last].bytes - said) <= kOnLine * (fit[last].bytes - fit[last - 2].bytes);
 }
 
+/// Between the largest that fits and the smallest that does not.
+std::optional<int64_t> BatchFinder::below_failure(const BatchProbe& best) const {
+  const auto made = static_cast<int>(probes_.size());
+  const int64_t failed = ceiling() + limits_.multiple_of;
+  const auto fits = static_cast<double>(best.batch), fails = static_cast<double>(failed);
+  const bool is_more = made >= limits_.probes;
+  if (made >= limits_.probes + limits_.probes_more || (is_more && fits >= kNearEnough * fails))
+    return std::nullopt;
+  const int64_t batch = in_units(fits + (is_more ? kHalf : kThird) * (fails - fits));
+  return std::clamp(batch, best.batch + limits_.multiple_of, failed - limits_.multiple_of);
+}
+
 std::optional<int64_t> BatchFinder::next() const {
   const int64_t unit = limits_.multiple_of;
   if (probes_.empty()) return unit;
   const std::vector<BatchProbe> fit = fitting(probes_);
   const auto made = static_cast<int>(probes_.size());
-  if (fit.empty() || made >= limits_.probes) return std::nullopt;
+  if (fit.empty()) return std::nullopt;
   const int64_t most = ceiling(), best = fit.back().batch;
   if (best >= most) return std::nullopt;
+  if (fit.size() < probes_.size()) return below_failure(fit.back());
+  if (made >= limits_.probes) return std::nullopt;
   const auto above = [&](int64_t batch) {
     return std::clamp(batch, std::min(most, best + unit), most);
   };
-  if (fit.size() < probes_.size())
-    return above(
-        in_units(static_cast<double>(best) + kThird * static_cast<double>(most + unit - best)));
   if (fit.size() == 1) {
     const double sure = limits_.bytes / std::max(1.0, fit[0].bytes);
     return above(unit * static_cast<int64_t>(std::min<double>(kMostSecondUnits, sure)));

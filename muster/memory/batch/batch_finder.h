@@ -22,9 +22,11 @@ namespace muster::memory {
 //   4. if the third lies on the line (kOnLine): what the line says, less a margin of the batch. Else
 //      halfway there, and
 //   5. what the line through the two largest says.
-// Only a size that was measured and fitted is ever returned. When a probe runs out of memory, the
-// next one is a third of the way from the largest that fits to it. Of the sizes measured the fastest is told as well: the smallest
-// whose samples per second come within kNearlyAsFast of the best.
+// Only a size that was measured and fitted is ever returned. A peak is the largest of several lines,
+// so what two sizes say of a larger one may be too much. When a probe runs out of memory, the next one
+// is a third of the way from the largest that fits to it; and where there are no more, and the largest
+// that fits is less than kNearEnough of it, a few more halve the way. Of the sizes measured the fastest
+// is told as well: the smallest whose samples per second come within kNearlyAsFast of the best.
 
 /// One measured size.
 struct BatchProbe {
@@ -40,7 +42,8 @@ struct BatchLimits {
   int64_t most = 0;         ///< samples: of the data, or where the caller wants it to end
   int64_t multiple_of = 1;  ///< the batch is this times a whole number
   double margin = 0.03;     ///< of the predicted batch, that is left away
-  int probes = 5;           ///< at most
+  int probes = 5;           ///< at most, as long as all fit
+  int probes_more = 3;      ///< at most, once one has not fitted
 };
 
 struct BatchFound {
@@ -57,6 +60,7 @@ class BatchFinder {
  public:
   static constexpr double kOnLine = 0.02;        ///< of what the peak has grown by, off the line
   static constexpr double kNearlyAsFast = 0.95;  ///< of the best samples per second
+  static constexpr double kNearEnough = 0.95;    ///< of a size that does not fit
 
   /// Throws a usage error for limits out of range.
   explicit BatchFinder(const BatchLimits& limits);
@@ -77,6 +81,7 @@ class BatchFinder {
   int64_t less_margin(double batch) const;
   Rise rise() const;
   bool is_on_line() const;
+  std::optional<int64_t> below_failure(const BatchProbe& best) const;
 
   BatchLimits limits_;
   std::vector<BatchProbe> probes_;

@@ -22,6 +22,8 @@ class Carrier {
   virtual ~Carrier() = default;
   /// `action` is SEND_F or SEND_B.
   virtual void send(const pipeline::Action& action, Handed handed) = 0;
+  /// Whether that lies in its own memory until it is taken.
+  virtual bool lends(const Handed& /*handed*/) const { return true; }
   /// Before each action: throws where the step has been given up.
   virtual void check() {}
   /// RECV_F or RECV_B: waits until the partner has sent.

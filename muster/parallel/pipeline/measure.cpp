@@ -289,7 +289,6 @@ std::vector<BlockCosts> measure_blocks(const std::vector<Block>& blocks,
       inputs = measurement.outputs();
       if (!last) {
         costs.handed_bytes = bytes_of(inputs, false);
-        costs.sent_bytes = options.sends_copies ? costs.handed_bytes : 0;
         costs.gradient_bytes = bytes_of(inputs, true);
       }
       if (options.bytes_per_s > 0) {

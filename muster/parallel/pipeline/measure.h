@@ -22,9 +22,6 @@ struct MeasureOptions {
   /// What is held beside each byte of a parameter: 1 for its gradient, and the optimizer's state
   /// (SGD 0, momentum 1, Adam 2).
   double bytes_beside_parameter = 1;
-  /// What is sent is a copy until it is taken, as between threads of a group; else it is what the
-  /// stage keeps for its backward.
-  bool sends_copies = false;
 };
 
 /// Runs each block by itself on `device`, forward and backward, whole and in halves (Note [Backward

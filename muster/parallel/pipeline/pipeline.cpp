@@ -1,13 +1,11 @@
 #include "muster/parallel/pipeline/pipeline.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <optional>
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/core/GradMode.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -207,17 +205,7 @@ PipelineStep Pipeline::step(const Tensors& inputs, const Tensors& targets, doubl
 
 PipelineStep Pipeline::step(std::vector<MicroBatch> batches, double scale) {
   State& state = *state_;
-  if (!c10::GradMode::is_enabled())
-    throw usage_error({.refused = "a step of a pipeline",
-                       .rule = "grad mode is on",
-                       .hint = "forward() computes without gradients"});
-  if (!state.loss)
-    throw usage_error({.refused = "a step of a pipeline", .rule = "it was made with a loss"});
-  if (!std::isfinite(scale))
-    throw usage_error({.refused = "the scale of a pipeline's gradients",
-                       .rule = "it is finite",
-                       .value = concat(scale)});
-  refuse_inputs_with_graph(batches);
+  check_training(state.loss, scale, batches);
   const auto step = state.make_step(std::move(batches));
   step->order.weights = weights_of(step->order.batches, state.options.reduction);
   step->order.scale = scale;

@@ -1,9 +1,11 @@
 #include "muster/parallel/pipeline/pipeline_checks.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <string>
 
+#include <c10/core/GradMode.h>
 #include <torch/nn/modules/dropout.h>
 
 #include "muster/base/error.h"
@@ -73,7 +75,19 @@ void refuse_shared_draws(const Block& block, c10::Device device) {
   }
 }
 
-void refuse_inputs_with_graph(const std::vector<MicroBatch>& batches) {
+void check_training(const PipelineLoss& loss,
+                    double scale,
+                    const std::vector<MicroBatch>& batches) {
+  if (!c10::GradMode::is_enabled())
+    throw usage_error({.refused = "a step of a pipeline",
+                       .rule = "grad mode is on",
+                       .hint = "forward() computes without gradients"});
+  if (!loss)
+    throw usage_error({.refused = "a step of a pipeline", .rule = "it was made with a loss"});
+  if (!std::isfinite(scale))
+    throw usage_error({.refused = "the scale of a pipeline's gradients",
+                       .rule = "it is finite",
+                       .value = concat(scale)});
   for (const MicroBatch& batch : batches)
     for (const Tensors* tensors : {&batch.inputs, &batch.targets})
       for (const at::Tensor& tensor : *tensors)

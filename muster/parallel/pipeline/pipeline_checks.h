@@ -25,7 +25,8 @@ void refuse_shared(const std::vector<NamedTensors>& stages);
 /// `device` that several ranks share.
 void refuse_shared_draws(const Block& block, c10::Device device);
 
-/// Gradients end at a pipeline's inputs.
-void refuse_inputs_with_graph(const std::vector<MicroBatch>& batches);
+/// A step that trains: grad mode is on, there is a loss and a finite scale of the gradients, which end
+/// at the pipeline's inputs.
+void check_training(const PipelineLoss& loss, double scale, const std::vector<MicroBatch>& batches);
 
 }  // namespace muster::parallel

@@ -11,6 +11,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/parallel/precision/autocast.h"
+#include "muster/pipeline/order/letters_taken.h"
 #include "muster/tensor/what_of.h"
 
 namespace muster::parallel {
@@ -45,6 +46,7 @@ RankStep::RankStep(const StepOrder& order, int64_t rank, std::map<int64_t, Stage
       losses_(order.batches.size()),
       outputs_(order.batches.size()) {
   spans_.reserve(list_.size());
+  if (order.holds_letters) taken_ = pipeline::surely_taken(order.lists, rank);
 }
 
 RankStep::Place RankStep::place() const {
@@ -63,6 +65,7 @@ void RankStep::run(Carrier& carrier) {
     auto start = Clock::now();
     since_.store(start.time_since_epoch().count(), std::memory_order_relaxed);
     position_.store(static_cast<int64_t>(i), std::memory_order_release);
+    lent_.erase(lent_.begin(), lent_.upper_bound(static_cast<int64_t>(i)));
     try {
       carrier.check();
       if (is_receive(list_[i].kind)) {  // what it waits is nobody's work
@@ -100,9 +103,9 @@ void RankStep::carry_out(const Action& action, Carrier& carrier) {
       return stage.backward_weight(action.micro_batch);
     }
     case ActionKind::kSendActivation:
-      return carrier.send(action, std::move(sent_forward_.extract(key).mapped()));
+      return send(action, std::move(sent_forward_.extract(key).mapped()), carrier);
     case ActionKind::kSendGradient:
-      return carrier.send(action, std::move(sent_back_.extract(key).mapped()));
+      return send(action, std::move(sent_back_.extract(key).mapped()), carrier);
     case ActionKind::kReceiveActivation:
       inputs_[key] = carrier.receive(action, stage.device());
       return;
@@ -113,6 +116,12 @@ void RankStep::carry_out(const Action& action, Carrier& carrier) {
       if (order_.average) order_.average(action.stage);
       return;
   }
+}
+
+void RankStep::send(const Action& action, Handed handed, Carrier& carrier) {
+  if (order_.holds_letters && carrier.lends(handed))
+    lent_.emplace(taken_[static_cast<size_t>(position())], handed);
+  carrier.send(action, std::move(handed));
 }
 
 void RankStep::forward(const Action& action) {

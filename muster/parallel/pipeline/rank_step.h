@@ -29,6 +29,7 @@ struct StepOrder {
   AverageGradients average;     ///< none: REDUCE_GRAD does nothing
   bool keeps_outputs = false;   ///< of the last stage
   bool synchronize = false;     ///< devices, behind each action, for true times
+  bool holds_letters = false;   ///< what is sent, until it has surely been taken
 };
 
 /// One thread's. Others may look where it is.
@@ -61,6 +62,7 @@ class RankStep {
 
  private:
   void carry_out(const pipeline::Action& action, Carrier& carrier);
+  void send(const pipeline::Action& action, Handed handed, Carrier& carrier);
   void forward(const pipeline::Action& action);
   void hand_back(const pipeline::Action& action, Tensors gradients);
   Tensors gradients_for(const pipeline::Action& action);
@@ -72,6 +74,8 @@ class RankStep {
   std::map<int64_t, Stage*> stages_;
   std::map<Key, Handed> inputs_, gradients_;        // for a stage of this rank
   std::map<Key, Handed> sent_forward_, sent_back_;  // made, not sent yet
+  std::vector<int64_t> taken_;                      // pipeline::surely_taken(), with holds_letters
+  std::multimap<int64_t, Handed> lent_;             // by the position at which they are let go
   std::vector<at::Tensor> losses_;
   std::vector<Tensors> outputs_;
   std::vector<pipeline::Span> spans_;

@@ -1,13 +1,11 @@
 #include "muster/parallel/pipeline_ranks/distributed_pipeline.h"
 
 #include <bit>
-#include <cmath>
 #include <map>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/scalar_tensor.h>
-#include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 
 #include "muster/base/error.h"
@@ -35,7 +33,6 @@ struct StepRequest {
 
 struct DistributedPipeline::State {
   StepRequest request(const Tensors& inputs, const Tensors& targets, bool trains) const;
-  void check_training(const StepRequest& request) const;
   PipelineStep run(StepRequest request);
   std::vector<std::vector<int64_t>> agree_on_call(std::vector<int64_t> words,
                                                   const std::optional<RankFailure>& failure);
@@ -51,6 +48,7 @@ struct DistributedPipeline::State {
   DistributedPipelineOptions options;
   RankModel model;
   int64_t steps = 0;
+  bool holds_letters = false;
   std::vector<Tensors> outputs;    // of forward(), by micro-batch
   std::optional<RankStall> stall;  // of the step in hand
 };
@@ -78,20 +76,6 @@ StepRequest DistributedPipeline::State::request(const Tensors& inputs,
     made.failure = failure_now();
   }
   return made;
-}
-
-void DistributedPipeline::State::check_training(const StepRequest& request) const {
-  if (!c10::GradMode::is_enabled())
-    throw usage_error({.refused = "a step of a pipeline",
-                       .rule = "grad mode is on",
-                       .hint = "forward() computes without gradients"});
-  if (!loss)
-    throw usage_error({.refused = "a step of a pipeline", .rule = "it was made with a loss"});
-  if (!std::isfinite(request.scale))
-    throw usage_error({.refused = "the scale of a pipeline's gradients",
-                       .rule = "it is finite",
-                       .value = concat(request.scale)});
-  refuse_inputs_with_graph(request.batches);
 }
 
 /// All ranks hear which call it is.
@@ -152,6 +136,7 @@ void DistributedPipeline::State::prepare(StepRequest& request, StepOrder& order)
   order.ready = tensor::StreamMark::of_current(tensor::stream_devices(given));
   order.scale = request.scale;
   order.synchronize = options.synchronizes;
+  order.holds_letters = request.trains && holds_letters;
   order.keeps_outputs = options.keeps_outputs || !request.trains;
   if (request.trains) {
     order.loss = loss;
@@ -306,7 +291,7 @@ PipelineStep DistributedPipeline::step(const Tensors& inputs,
   StepRequest request = state_->request(inputs, targets, true);
   request.scale = scale;
   try {
-    state_->check_training(request);
+    check_training(state_->loss, request.scale, request.batches);
   } catch (...) {
     if (!request.failure) request.failure = failure_now();
   }
@@ -323,7 +308,7 @@ PipelineStep DistributedPipeline::step(const std::function<std::vector<MicroBatc
   request.scale = scale;
   try {
     request.batches = make();
-    state_->check_training(request);
+    check_training(state_->loss, request.scale, request.batches);
   } catch (...) {
     request.failure = failure_now();
   }
@@ -394,6 +379,8 @@ void DistributedPipeline::train(bool on) {
   for (const Block& block : state_->model.blocks)
     for (const auto& module : block.modules) module->train(on);
 }
+
+void DistributedPipeline::hold_letters(bool on) { state_->holds_letters = on; }
 
 void DistributedPipeline::zero_grad() { state_->model.drop_gradients(); }
 

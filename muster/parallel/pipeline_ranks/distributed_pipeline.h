@@ -138,6 +138,9 @@ class DistributedPipeline {
   void train(bool on = true);
   void eval() { train(false); }
   void zero_grad();
+  /// From the next step on: what is sent stays in this rank's memory until it has surely been taken,
+  /// however late any rank comes, so that a step takes the most that it can. For measurements.
+  void hold_letters(bool on = true);
 
  private:
   struct State;

@@ -68,6 +68,12 @@ bool TensorPost::moves(c10::DeviceType type) const {
   return std::any_of(types.begin(), types.end(), [&](auto other) { return other.type() == type; });
 }
 
+bool TensorPost::lends(const Handed& handed) const {
+  return std::ranges::any_of(handed.tensors, [this](const at::Tensor& tensor) {
+    return tensor.defined() && moves(tensor.device().type());
+  });
+}
+
 void TensorPost::send_head(int to, int tag, Head head) {
   const auto count = std::ssize(head.words);
   const int64_t inside = std::min(count, kHeadWords - kFixedWords);
@@ -112,10 +118,12 @@ void TensorPost::send(int to, int tag, const Handed& handed) {
     const at::Tensor& tensor = handed.tensors[i];
     if (!tensor.defined() || first_same(handed.tensors, i) < i) continue;
     const at::Tensor ordered = in_memory_order(tensor);
+    distributed::MessageOptions options = options_for(tag);
+    options.stays_unchanged = true;
     group_.send(
         ordered.to(way_of(tensor) == tensor.device().type() ? tensor.device() : head_device_),
         to,
-        options_for(tag));
+        options);
   }
 }
 

@@ -36,9 +36,12 @@ class TensorPost {
   /// Nor are letters of other steps.
   void begin(int64_t step) { step_ = step; }
 
-  /// Waits for nobody.
+  /// Waits for nobody. Nobody writes to the tensors until they have been received: they may lie there
+  /// themselves, without a copy.
   void send(int to, int tag, const Handed& handed);
   void send_given_up(int to, int tag);
+  /// Whether a letter goes from where it is, and not by the host's memory.
+  bool lends(const Handed& handed) const;
 
   /// Waits for a letter. False: the other has given up. Throws an environment error for one that
   /// has ended or does not come in time.

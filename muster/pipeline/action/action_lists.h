@@ -42,9 +42,8 @@ struct StageBytes {
   /// The most that I takes beside what is held when it begins, its work included: gradients are
   /// left block by block. Nothing: `caught` and `work`, as if at once.
   std::optional<double> input_rise = {};
-  // Letters: what waits on this stage's rank until another stage takes it. See Note [Letters wait].
-  double sent = 0;      ///< a copy of its output, from the end of F
-  double gradient = 0;  ///< its input's gradient, from the end of B or I
+  /// Its input's gradient, from the end of B or I until another stage takes it. See Note [Letters wait].
+  double gradient = 0;
 };
 
 /// What a rank holds for its stages while it goes through its list, letters apart.

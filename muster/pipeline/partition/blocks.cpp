@@ -24,7 +24,6 @@ constexpr double BlockCosts::*kCosts[] = {&BlockCosts::forward_s,
                                           &BlockCosts::output_bytes,
                                           &BlockCosts::parameter_bytes,
                                           &BlockCosts::handed_bytes,
-                                          &BlockCosts::sent_bytes,
                                           &BlockCosts::gradient_bytes};
 
 void require_cost(double cost, size_t block) {
@@ -87,7 +86,6 @@ StageBytes BlockSums::bytes(int64_t begin, int64_t end, const StageSetting& sett
           .caught = e.caught_bytes - b.caught_bytes,
           .work = work,
           .input_rise = rise,
-          .sent = begin == end ? 0 : blocks_[static_cast<size_t>(end) - 1].sent_bytes,
           .gradient = begin > 0 ? blocks_[static_cast<size_t>(begin) - 1].gradient_bytes : 0};
 }
 

@@ -28,7 +28,6 @@ struct BlockCosts {
   double parameter_bytes = 0;   ///< held always: parameters, gradients, optimizer state
   // Where the next block is another stage's. See Note [Letters wait].
   double handed_bytes = 0;    ///< of its output, which is the next stage's input
-  double sent_bytes = 0;      ///< of a copy of its output that waits to be taken; 0: none is made
   double gradient_bytes = 0;  ///< of its output's gradient
 };
 

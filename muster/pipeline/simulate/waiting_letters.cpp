@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <tuple>
+#include <utility>
 
 namespace muster::pipeline {
 namespace {
 
 using enum ActionKind;
 
-/// The use of a letter: F for an output, B for a gradient, whole or in halves.
-using LetterKey = std::tuple<ActionKind, int64_t, int64_t>;  // kind, stage, micro-batch
+/// The use of a gradient, whole or for both halves: stage, micro-batch.
+using LetterKey = std::pair<int64_t, int64_t>;
 
 struct WaitingLetter {
   LetterKey use;
@@ -21,28 +21,21 @@ struct WaitingLetter {
 /// Which letter an action takes.
 std::optional<LetterKey> use_of(const Action& action) {
   switch (action.kind) {
-    case kForward:
-    case kReceiveActivation:
-      return LetterKey{kForward, action.stage, action.micro_batch};
     case kBackward:
     case kBackwardInput:
     case kReceiveGradient:
-      return LetterKey{kBackward, action.stage, action.micro_batch};
+      return LetterKey{action.stage, action.micro_batch};
     default:
       return {};
   }
 }
 
-/// The letter that an action makes, if it is memory of its own.
-std::optional<WaitingLetter> letter_of(const Action& action,
-                                       std::span<const StageBytes> stages,
-                                       const Placement& placement) {
+/// The letter that an action makes.
+std::optional<WaitingLetter> letter_of(const Action& action, std::span<const StageBytes> stages) {
   const StageBytes& bytes = stages[static_cast<size_t>(action.stage)];
   const bool goes_back = action.kind == kBackward || action.kind == kBackwardInput;
   if (goes_back && action.stage > 0 && bytes.gradient > 0)
-    return WaitingLetter{{kBackward, action.stage - 1, action.micro_batch}, bytes.gradient};
-  if (action.kind == kForward && placement.crosses_after(action.stage) && bytes.sent > 0)
-    return WaitingLetter{{kForward, action.stage + 1, action.micro_batch}, bytes.sent};
+    return WaitingLetter{{action.stage - 1, action.micro_batch}, bytes.gradient};
   return {};
 }
 
@@ -72,7 +65,7 @@ double peak_of_rank(const std::vector<Span>& spans,
     const auto waits_at = [&](double now) {
       double bytes = 0;
       std::erase_if(waiting, [&](const WaitingLetter& letter) {
-        if (placement.rank_of(std::get<1>(letter.use)) == rank) return letter.use == mine;
+        if (placement.rank_of(letter.use.first) == rank) return letter.use == mine;
         const auto time = taken.find(letter.use);
         return time != taken.end() && time->second <= now;
       });
@@ -81,7 +74,7 @@ double peak_of_rank(const std::vector<Span>& spans,
     };
     peak = std::max(peak, held.begin(span.action) + waits_at(span.start_s));
     const double left = held.end(span.action);
-    if (const auto letter = letter_of(span.action, stages, placement)) waiting.push_back(*letter);
+    if (const auto letter = letter_of(span.action, stages)) waiting.push_back(*letter);
     peak = std::max(peak, left + waits_at(span.end_s));
   }
   return peak;

@@ -13,13 +13,10 @@ namespace muster::pipeline {
 // What a stage makes for another one waits where it was made: a receive stands in the list right
 // before the action that uses it, so nothing is brought over earlier. Threads of a process leave it
 // in the sender's memory (ThreadCarrier), and so do groups: a message goes when its receive is
-// asked for. Two kinds of letters are memory of their own:
-//   - the gradient of a stage's input, from the end of B or I, on all ways, also between two stages
-//     of one rank;
-//   - a copy of a stage's output, from the end of F, where a group of threads takes one. Elsewhere
-//     what is sent is what the stage keeps for its backward, and counted there.
-// A letter to another rank is gone when that one begins to receive it, or, in lists without
-// messages, begins the action that uses it.
+// asked for. An output that is sent is what the stage keeps for its backward, and counted there. The
+// gradient of a stage's input is memory of its own, from the end of B or I, on all ways, also between
+// two stages of one rank. A letter to another rank is gone when that one begins to receive it, or, in
+// lists without messages, begins the action that uses it.
 
 /// The most that each rank holds at once in a step that has this timeline, simulated or measured:
 /// peak_bytes(lists, stages) and the letters that wait meanwhile. One StageBytes per stage.

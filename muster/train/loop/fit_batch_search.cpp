@@ -166,6 +166,7 @@ ProbeSeen Trainer::probe(int64_t steps) {
   ProbeSeen seen;
   guard_->fail_at_once();
   held_after_forward_ = 0;
+  for (const auto& part : parts_) part->strategy().take_most_memory();
   groups_->train_mode();
   for (int64_t made = 0; made < steps;) {
     batches_.begin(loader_->epoch(position_.epoch, 0));

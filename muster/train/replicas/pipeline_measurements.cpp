@@ -100,8 +100,7 @@ std::vector<pipeline::BlockCosts> PipelineMeasurements::costs(int64_t micro_batc
       {.warm_up = 1,
        .repeats = 3,
        .threads_per_rank = at::get_num_threads(),
-       .bytes_beside_parameter = 1 + state_bytes_per_byte(request_.plan),
-       .sends_copies = request_.plan.threads > 1});
+       .bytes_beside_parameter = 1 + state_bytes_per_byte(request_.plan)});
 }
 
 PipelineMeasurements::Found PipelineMeasurements::fastest(const PipelineStrategyOptions& options,

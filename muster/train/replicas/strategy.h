@@ -86,6 +86,9 @@ class Strategy {
   /// Adds the gradients of the batch's mean loss, times its scale, to those of the step, averaged
   /// over replicas. Returns what this rank has seen of it, which may be nothing.
   virtual std::vector<WeighedResult> forward_backward(const BatchToCut& /*batch*/) { return {}; }
+  /// From now on steps take on this rank the most memory that they can, whichever rank comes late: for
+  /// --batch-size auto. Not collective.
+  virtual void take_most_memory() {}
   /// What this rank did in the last of these, and when, by std::chrono::steady_clock.
   virtual std::vector<pipeline::Span> last_spans() const { return {}; }
 

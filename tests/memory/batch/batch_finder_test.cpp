@@ -76,15 +76,15 @@ TEST(BatchFinder, ComesWithinATwentiethOfWhatALineHasRoomForInFiveProbesWithoutA
         << "unit " << unit << " limit " << machine.limit << " base " << machine.base;
     EXPECT_LE(seen.found.largest, most);
     EXPECT_EQ(seen.found.largest % unit, 0);
-    EXPECT_LE(seen.found.probes.size(), 5U);
+    EXPECT_LE(seen.found.probes.size(), seen.failed == 0 ? 5U : 8U);
     EXPECT_LE(seen.failed, 1);
   }
 }
 
 // Of allocators that round, and where the optimizer's step makes the peak of small batches.
-TEST(BatchFinder, FindsTheSteepPartBehindAFlatOneWithOneFailureAtMost) {
+TEST(BatchFinder, FindsTheSteepPartBehindAFlatOneWithHardlyAFailure) {
   std::mt19937 draws(2);
-  int trials = 0, close = 0;
+  int trials = 0, close = 0, failed_twice = 0;
   for (int trial = 0; trial < 5000; ++trial) {
     const auto uniform = [&](double low, double high) {
       return std::uniform_real_distribution<>(low, high)(draws);
@@ -101,11 +101,13 @@ TEST(BatchFinder, FindsTheSteepPartBehindAFlatOneWithOneFailureAtMost) {
     ++trials;
     close += static_cast<double>(seen.found.largest) >=
              0.95 * static_cast<double>(machine.true_most(1, limits.most));
-    EXPECT_LE(seen.found.probes.size(), 5U);
-    EXPECT_LE(seen.failed, 1);
+    EXPECT_LE(seen.found.probes.size(), seen.failed == 0 ? 5U : 8U);
+    EXPECT_LE(seen.failed, 2);
+    failed_twice += seen.failed == 2;
     EXPECT_LE(machine.bytes(seen.found.largest), machine.limit);
   }
   EXPECT_GE(close, trials * 95 / 100);
+  EXPECT_LE(failed_twice, trials / 100);
 }
 
 TEST(BatchFinder, EndsAtTheDataWhereMemoryIsNotTheLimit) {
@@ -126,10 +128,36 @@ TEST(BatchFinder, StaysBelowASizeThatDidNotFitThoughTheLineSaidSo) {
   };
   const BatchFound found = find_batch_size({.bytes = 1e6, .most = 100'000}, measure);
   EXPECT_LE(found.largest, 600);
-  EXPECT_GE(found.largest, 495) << "half of what the line said was measured and fits";
-  int failed = 0;
-  for (const BatchProbe& probe : found.probes) failed += probe.fits ? 0 : 1;
-  EXPECT_LE(failed, 2);
+  EXPECT_GE(found.largest, 570) << "within a twentieth";
+  EXPECT_LE(found.probes.size(), 8U);
+  const BatchFound five =
+      find_batch_size({.bytes = 1e6, .most = 100'000, .probes_more = 0}, measure);
+  EXPECT_LE(five.largest, 600);
+  EXPECT_GE(five.largest, 495) << "half of what the line said was measured and fits";
+}
+
+// Backward needs three times the bytes of forward from some size on: the last of five probes fails.
+TEST(BatchFinder, HalvesTheWayWhereTheLastProbeDidNotFit) {
+  std::mt19937 draws(3);
+  for (int trial = 0; trial < 2000; ++trial) {
+    const auto uniform = [&](double low, double high) {
+      return std::uniform_real_distribution<>(low, high)(draws);
+    };
+    const Machine line{.limit = 1e9, .base = 1e6, .per_sample = std::pow(10.0, uniform(3, 6))};
+    const double steep = uniform(1.2, 4), from = uniform(0.3, 1) * 1e9 / line.per_sample;
+    const auto measure = [&](int64_t batch) {
+      BatchProbe probe = line.probe(batch);
+      probe.bytes +=
+          std::max(0.0, static_cast<double>(batch) - from) * (steep - 1) * line.per_sample;
+      if (probe.bytes > line.limit) probe.fits = false;
+      return probe;
+    };
+    const BatchFound found = find_batch_size({.bytes = 1e9, .most = 10'000'000}, measure);
+    EXPECT_TRUE(measure(found.largest).fits);
+    const auto within = static_cast<int64_t>(std::ceil(static_cast<double>(found.largest) * 1.1));
+    EXPECT_FALSE(measure(within).fits) << "line " << line.per_sample << " steep " << steep
+                                       << " from " << from << ": " << found.largest;
+  }
 }
 
 TEST(BatchFinder, TellsTheSmallestBatchThatIsNearlyAsFastAsTheFastest) {

@@ -30,7 +30,6 @@ std::vector<BlockCosts> random_blocks(int64_t count, std::mt19937& draw) {
     block.activation_bytes = bytes(draw);
     block.kept_bytes = .5 * block.activation_bytes;
     block.parameter_bytes = bytes(draw);
-    block.sent_bytes = i % 2 == 0 ? .2 * block.activation_bytes : 0;
     block.handed_bytes = .25 * block.activation_bytes;
     block.gradient_bytes = .3 * block.activation_bytes;
     out.push_back(block);

@@ -40,17 +40,6 @@ TEST(WaitingLetters, AGradientWaitsUntilTheStageBeforeIsFree) {
               ElementsAre(30, 20));
 }
 
-TEST(WaitingLetters, ACopyOfAnOutputWaitsUntilTheNextStageReceivesIt) {
-  // 0F0 0-1, 0F1 1-2, 0F2 2-3; 1F0 1-6, 1F1 begins at 11: two copies are there from 3 to 11.
-  const std::vector<StageTimes> times{{.forward_s = 1, .backward_s = 1},
-                                      {.forward_s = 5, .backward_s = 5}};
-  const std::vector<StageBytes> bytes{{.activation = 10, .sent = 1}, {.activation = 10}};
-  const std::string csv = "0F0,0F1,0F2,0B0,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n";
-  EXPECT_THAT(peaks_of(csv, times, bytes), ElementsAre(32, 10));
-  const ActionLists lowered = lower(parse_csv(csv), Sends::kBuffered);
-  EXPECT_THAT(peak_bytes(lowered, bytes, Simulator(lowered).run(times)), ElementsAre(32, 10));
-}
-
 TEST(WaitingLetters, BetweenStagesOfOneRankAGradientWaitsByTheList) {
   const std::vector<StageTimes> none(2, {.forward_s = 0, .backward_s = 0});
   // Both backwards of stage 1 come first: two gradients lie there while 0B0 begins, less its own.
@@ -58,10 +47,6 @@ TEST(WaitingLetters, BetweenStagesOfOneRankAGradientWaitsByTheList) {
                        none,
                        {{.activation = 1, .work = 7}, {.activation = 1, .gradient = 4}}),
               ElementsAre(13));  // 0B0: two activations, 7 at work, the other gradient
-  // One rank sends no copies.
-  EXPECT_THAT(
-      peaks_of("0F0,1F0,1B0,0B0\n", none, {{.activation = 1, .sent = 9}, {.activation = 1}}),
-      ElementsAre(2));
 }
 
 /// Letters between ranks at every begin of an action, counted from the timeline in another way.
@@ -126,17 +111,14 @@ TEST(WaitingLetters, AreCountedAsByDefinitionInEverySchedule) {
 // A stage's letter is what crosses its ends, and the gradient that came in stays while its blocks
 // run backward.
 TEST(WaitingLetters, AreThoseOfTheBlocksAtAStagesEnds) {
-  const BlockSums sums(
-      std::vector<BlockCosts>{{.work_bytes = 10, .sent_bytes = 1, .gradient_bytes = 2},
-                              {.work_bytes = 20, .sent_bytes = 3, .gradient_bytes = 4},
-                              {.work_bytes = 19, .sent_bytes = 5, .gradient_bytes = 6},
-                              {.work_bytes = 1}});
+  const BlockSums sums(std::vector<BlockCosts>{{.work_bytes = 10, .gradient_bytes = 2},
+                                               {.work_bytes = 20, .gradient_bytes = 4},
+                                               {.work_bytes = 19, .gradient_bytes = 6},
+                                               {.work_bytes = 1}});
   const StageBytes middle = sums.bytes(1, 3);
-  EXPECT_EQ(middle.sent, 5);
   EXPECT_EQ(middle.gradient, 2);
   EXPECT_EQ(middle.work, 26);
   const StageBytes last = sums.bytes(3, 4);
-  EXPECT_EQ(last.sent, 0);
   EXPECT_EQ(last.gradient, 6);
   EXPECT_EQ(last.work, 1);
   EXPECT_EQ(sums.bytes(0, 1).gradient, 0);

@@ -51,7 +51,7 @@ TEST(PipelineBatchCommand, FindsTheBatchOfAPipeline) {
     EXPECT_GE(batch, 192) << "which fits";
     EXPECT_LT(batch, 384) << "which does not";
     EXPECT_THAT(run.err, Not(HasSubstr(", of each rank)"))) << "one batch passes through both";
-    EXPECT_THAT(run.err, ContainsRegex("found .batch [0-9]+ of at most 960: [1-5] probes of 2, "));
+    EXPECT_THAT(run.err, ContainsRegex("found .batch [0-9]+ of at most 960: [1-8] probes of 2, "));
     const Json config =
         parse_json(read_file(folder.path() / (name + "capped") / "config.json"), "config");
     EXPECT_EQ(config.at("batch_size"), batch);
