@@ -136,7 +136,7 @@ std::optional<std::string> nearest(std::string_view word, std::span<const std::s
 
 std::string suggestion(std::string_view word, std::span<const std::string> candidates) {
   if (const auto near = nearest(word, candidates)) return concat("did you mean \"", *near, "\"?");
-  return "known: " + join(candidates, ", ");
+  return candidates.empty() ? "" : "known: " + join(candidates, ", ");
 }
 
 size_t display_width(std::string_view text) {

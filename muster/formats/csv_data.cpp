@@ -31,6 +31,16 @@ void refuse_target_elsewhere(const CsvDataOptions& options,
                      .hint = "the target is no feature: name it by target= alone"});
 }
 
+void refuse_dropped_categories(const CsvDataOptions& options) {
+  const std::vector<std::string> dropped = columns_in(options.drop);
+  for (const std::string& name : columns_in(options.categorical)) {
+    if (std::ranges::find(dropped, name) == dropped.end()) continue;
+    throw usage_error({.refused = concat(kCsvDataOwner, " parameter \"categorical\""),
+                       .rule = "it names columns that \"drop\" does not",
+                       .value = name});
+  }
+}
+
 /// Throws for a name that a run cannot keep.
 void check_column_names(const Table& table, const LabelledRows& rows, const std::string& target) {
   std::vector<std::string> names{target};
@@ -77,6 +87,7 @@ CsvDataOptions csv_data_options(const ParamValues& values, const std::filesystem
   }
   refuse_target_elsewhere(options, "drop", options.drop);
   refuse_target_elsewhere(options, "categorical", options.categorical);
+  refuse_dropped_categories(options);
   if (!data_dir.empty()) options.path = data_dir.string();
   if (!options.path.empty()) return options;
   throw usage_error({.refused = std::string(kCsvDataOwner),

@@ -97,6 +97,7 @@ TEST(Suggestion, NamesANearWordElseAll) {
   EXPECT_EQ(suggestion("fashion", known), "did you mean \"fashion-mnist\"?");
   EXPECT_EQ(suggestion("wid", std::vector<std::string>{"id", "width"}), "did you mean \"width\"?");
   EXPECT_EQ(suggestion("imagenet", known), "known: fashion-mnist, mnist");
+  EXPECT_EQ(suggestion("imagenet", std::vector<std::string>{}), "");
 }
 
 TEST(DisplayWidth, CountsLettersNotBytesNorEscapes) {

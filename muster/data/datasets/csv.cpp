@@ -239,9 +239,11 @@ std::shared_ptr<const Dataset> open_learned(const CsvDataOptions& options,
                        .value = options.target_kind,
                        .hint = "leave it away: the run knows what it predicts"});
   }
-  if (!options.target.empty()) learned.target = options.target;
+  const bool is_another = !options.target.empty() && options.target != learned.target;
+  if (is_another) learned.target = options.target;
   if (learned.measured) learned.measured->column = learned.target;
   check_keeps_features(options, learned);
+  if (is_another) column_named(table, learned.target, "parameter \"target\"");
   formats::move_bad_numbers(table, learned.features);
   const at::Tensor targets =
       needs_target ? targets_of(table, learned) : known_targets_of(table, options, learned);

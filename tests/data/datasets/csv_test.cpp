@@ -179,6 +179,28 @@ TEST_F(CsvEntry, ATargetIsNoFeatureAndIsNotDropped) {
   }
 }
 
+// The run's own target may be missing in rows that are only asked about; a name that is given anew is
+// meant.
+TEST_F(CsvEntry, ATargetThatIsNamedAnewIsAColumn) {
+  const std::string prices = put("prices.csv", "x,price\n1,2\n2,4\n3,7\n4,8\n5,9\n");
+  const auto learned = open(Split::kTrain, prices, "target=price,target_kind=number")->learned();
+  const std::string bare = put("bare.csv", "x,cost\n1,2\n");
+  const auto target_with = [&](const char* params) {
+    return open(Split::kTest, bare, params, learned, /*is_other=*/true)
+        ->get(std::vector<int64_t>{0})
+        .find("target");
+  };
+  EXPECT_EQ(target_with("target=price"), nullptr);
+  EXPECT_NE(target_with("target=cost"), nullptr);
+  EXPECT_THAT(test::refusal_of([&] { target_with("target=cots"); }),
+              HasSubstr("parameter \"target\": "));
+}
+
+TEST_F(CsvEntry, AColumnIsNotDroppedAndCategorical) {
+  EXPECT_THAT(refusal("x,y,z\n1,a,k\n2,b,l\n", "target=y,drop=z,categorical=[z]"),
+              HasSubstr("\"categorical\": it names columns that \"drop\" does not (got z)"));
+}
+
 TEST_F(CsvEntry, ATestFileWithoutTheTargetIsRefusedByItsName) {
   const std::string path = put("prices.csv", "x,price\n1,2\n2,4\n");
   const std::string params = "target=price,target_kind=number,test=" + put("bare.csv", "x\n1\n");
