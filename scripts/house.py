@@ -66,8 +66,9 @@ ROOMS = {
         "metrics": [], "checkpoints": [], "task": ["metrics"], "plan": ["metrics", "task"],
         "replicas": ["metrics", "task", "plan"], "strategies": ["plan", "replicas"],
         "record": ["metrics", "task", "plan", "checkpoints"],
-        "loop": ["metrics", "task", "plan", "checkpoints", "replicas", "record"],
-        "program": ["metrics", "task", "plan", "checkpoints", "replicas", "record", "loop"],
+        "device": ["plan"], "progress": ["metrics", "task", "plan", "checkpoints", "record"],
+        "loop": ["metrics", "task", "plan", "checkpoints", "replicas", "record", "device", "progress"],
+        "program": ["metrics", "task", "plan", "checkpoints", "replicas", "record", "device", "progress", "loop"],
         "classifier": ["metrics", "task", "plan", "checkpoints", "replicas", "record", "loop"]}, torch=True),
     "testing": Room("what users and our tests fake", ["base", "tensor", "distributed", "memory"], {"": [], "accelerator": [], "cpu": ["accelerator"]}, torch=True),
 }

@@ -10,7 +10,7 @@
 #include "muster/data/loader/loader.h"
 #include "muster/formats/crc32.h"
 #include "muster/tensor/bfloat16.h"
-#include "muster/train/loop/out_of_memory.h"
+#include "muster/train/device/out_of_memory.h"
 #include "muster/train/loop/run_start.h"
 
 namespace muster::train {

@@ -8,7 +8,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/distributed/peer_failure.h"
-#include "muster/train/loop/rank_device.h"
+#include "muster/train/device/rank_device.h"
 #include "muster/train/loop/task_parts.h"
 
 namespace muster::train {

@@ -8,10 +8,10 @@
 #include "muster/train/checkpoints/checkpoint.h"
 #include "muster/train/checkpoints/model_state.h"
 #include "muster/train/loop/evaluate.h"
-#include "muster/train/loop/messages.h"
 #include "muster/train/loop/run_start.h"
 #include "muster/train/loop/task_parts.h"
 #include "muster/train/loop/training.h"
+#include "muster/train/progress/messages.h"
 #include "muster/train/replicas/first_rank.h"
 
 namespace muster::train::detail {

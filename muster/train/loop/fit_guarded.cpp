@@ -5,7 +5,7 @@
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/memory/guard/guard.h"
-#include "muster/train/loop/out_of_memory.h"
+#include "muster/train/device/out_of_memory.h"
 #include "muster/train/loop/start_checks.h"
 #include "muster/train/loop/training.h"
 #include "muster/train/replicas/batch_pieces.h"

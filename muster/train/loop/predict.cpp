@@ -15,9 +15,9 @@
 #include "muster/data/loader/device_batches.h"
 #include "muster/data/samplers/exact_cover.h"
 #include "muster/tensor/dtype_name.h"
+#include "muster/train/device/out_of_memory.h"
+#include "muster/train/device/rank_device.h"
 #include "muster/train/loop/evaluation_mode.h"
-#include "muster/train/loop/out_of_memory.h"
-#include "muster/train/loop/rank_device.h"
 #include "muster/train/loop/task_words.h"
 #include "muster/train/task/step.h"
 

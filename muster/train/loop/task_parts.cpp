@@ -15,7 +15,7 @@
 #include "muster/data/samplers/exact_cover.h"
 #include "muster/data/sets/subset_dataset.h"
 #include "muster/tensor/dtype_name.h"
-#include "muster/train/loop/rank_device.h"
+#include "muster/train/device/rank_device.h"
 
 namespace muster::train {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "muster/base/json.h"
 #include "muster/testing/run_ranks.h"
-#include "muster/train/loop/step_report.h"
+#include "muster/train/progress/step_report.h"
 
 #include "tests/testing/accelerator/fake.h"
 

@@ -1,4 +1,4 @@
-#include "muster/train/loop/divergence.h"
+#include "muster/train/progress/divergence.h"
 
 #include <cmath>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "muster/train/loop/rank_device.h"
+#include "muster/train/device/rank_device.h"
 
 #include <ATen/core/Tensor.h>
 

@@ -1,4 +1,4 @@
-#include "muster/train/loop/step_report.h"
+#include "muster/train/progress/step_report.h"
 
 #include <cmath>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "muster/train/loop/loader_verdict.h"
+#include "muster/train/progress/loader_verdict.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

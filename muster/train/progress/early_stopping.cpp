@@ -1,4 +1,4 @@
-#include "muster/train/loop/early_stopping.h"
+#include "muster/train/progress/early_stopping.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "muster/train/loop/early_stopping.h"
+#include "muster/train/progress/early_stopping.h"
 
 #include <cmath>
 #include <memory>
@@ -8,7 +8,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
-#include "muster/train/loop/messages.h"
+#include "muster/train/progress/messages.h"
 
 namespace muster {
 namespace {

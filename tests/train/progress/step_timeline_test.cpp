@@ -1,5 +1,5 @@
 // The trace that a run leaves, from ranks that are threads.
-#include "muster/train/loop/step_timeline.h"
+#include "muster/train/progress/step_timeline.h"
 
 #include <filesystem>
 #include <map>

@@ -1,4 +1,4 @@
-#include "muster/train/loop/out_of_memory.h"
+#include "muster/train/device/out_of_memory.h"
 
 #include <exception>
 #include <optional>

@@ -1,4 +1,4 @@
-#include "muster/train/loop/try_devices.h"
+#include "muster/train/device/try_devices.h"
 
 #include <string>
 

@@ -6,10 +6,10 @@
 
 #include "muster/base/error.h"
 #include "muster/train/checkpoints/checkpoint.h"
-#include "muster/train/loop/early_stopping.h"
 #include "muster/train/metrics/metric.h"
 #include "muster/train/plan/fit_plan.h"
 #include "muster/train/plan/precision.h"
+#include "muster/train/progress/early_stopping.h"
 
 namespace muster::train {
 

@@ -1,4 +1,4 @@
-#include "muster/train/loop/messages.h"
+#include "muster/train/progress/messages.h"
 
 #include "muster/base/metric_text.h"
 #include "muster/base/text.h"

@@ -1,4 +1,4 @@
-#include "muster/train/loop/step_timeline.h"
+#include "muster/train/progress/step_timeline.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "muster/train/loop/memory_report.h"
+#include "muster/train/device/memory_report.h"
 
 #include <exception>
 #include <optional>

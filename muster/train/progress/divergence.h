@@ -9,9 +9,9 @@
 #include "muster/base/error.h"
 #include "muster/distributed/process_group.h"
 #include "muster/train/checkpoints/model_state.h"
-#include "muster/train/loop/messages.h"
 #include "muster/train/metrics/meter.h"
 #include "muster/train/plan/callbacks.h"
+#include "muster/train/progress/messages.h"
 #include "muster/train/record/run_log.h"
 #include "muster/train/task/evaluation.h"
 
