@@ -10,6 +10,7 @@ import collections
 import pathlib
 import re
 import sys
+import textwrap
 
 from house import ROOMS, CLI, OUTSIDE, DOORS_ONLY, TORCH_SIDE, TORCH_FREE_HEADERS
 
@@ -224,31 +225,38 @@ def reduced(sees):
 
 
 def svg():
-    """Rooms on floors, each above what it sees; the area of a room's bar is its number of lines."""
+    """Rooms on floors, each above what it sees."""
     counts = lines_of_areas()
     rooms = {name: room for name, room in ROOMS.items() if any(key[0] == name for key in counts)}
     floor = {}
     for name in rooms:
         floor[name] = 1 + max((floor[other] for other in rooms[name].sees if other in floor), default=-1)
     floors = [[name for name in rooms if floor[name] == level] for level in range(max(floor.values()) + 1)]
-    width, high, gap, line = 1180, 116, 44, 14
-    place_of, out = {}, []
-    height = len(floors) * (high + gap) + 30
+    width, gap, line, letter = 1180, 44, 14, 6.9
+    place_of, rows_of, bottom = {}, {}, 20
     for level, names in enumerate(floors):
         # Above the middle of what they see, so that arrows are short.
-        middle = {name: [x + box / 2 for other in reduced(rooms[name].sees) if other in place_of for x, _, box in [place_of[other]]]
+        middle = {name: [x + box / 2 for other in reduced(rooms[name].sees) if other in place_of for x, _, box, _ in [place_of[other]]]
                   for name in names}
         if level > 1:
             names = sorted(names, key=lambda name: sum(middle[name]) / len(middle[name]))
         step = width / len(names)
+        box = min(step - 24, 300)
+        for name in names:
+            areas = " · ".join(a for a in rooms[name].areas if a and (name, a) in counts)
+            wrapped = [textwrap.wrap(text, int((box - 24) / letter)) for text in (rooms[name].what, areas)]
+            rows_of[name] = [("small", row) for row in wrapped[0]] + [("area", row.strip(" ·")) for row in wrapped[1]]
+        high = 42 + line * max(len(rows_of[name]) for name in names)
         for i, name in enumerate(names):
-            box = min(step - 24, 300)
-            place_of[name] = (i * step + (step - box) / 2, height - 20 - (level + 1) * (high + gap) + gap, box)
+            place_of[name] = (i * step + (step - box) / 2, bottom + high, box, high)
+        bottom += high + gap
+    height = bottom + 10 - gap
+    place_of = {name: (x, height - top, box, high) for name, (x, top, box, high) in place_of.items()}
     arrows, boxes = [], []
     for name, room in rooms.items():
-        x, y, box = place_of[name]
+        x, y, box, high = place_of[name]
         for other in reduced([r for r in room.sees if r in rooms]):
-            ox, oy, obox = place_of[other]
+            ox, oy, obox, _ = place_of[other]
             x1, x2, mid = x + box / 2, ox + obox / 2, (y + high + oy) / 2
             arrows.append(f'<path class="arrow" d="M{x1:.0f},{y + high:.0f} C{x1:.0f},{mid:.0f} {x2:.0f},{mid:.0f} {x2:.0f},{oy - 3:.0f}" '
                           'marker-end="url(#head)"/>')
@@ -257,15 +265,9 @@ def svg():
         boxes.append(f'<rect class="{kind}" x="{x:.0f}" y="{y:.0f}" width="{box:.0f}" height="{high}" rx="6"/>')
         boxes.append(f'<text class="name" x="{x + 12:.0f}" y="{y + 22:.0f}">{name}</text>')
         boxes.append(f'<text class="small" text-anchor="end" x="{x + box - 12:.0f}" y="{y + 22:.0f}">{lines:,} lines</text>')
-        boxes.append(f'<text class="small" x="{x + 12:.0f}" y="{y + 40:.0f}">{room.what}</text>')
-        words, row, rows = [a for a in room.areas if a and (name, a) in counts], "", []
-        for word in words:
-            if len(row) + len(word) + 3 > (box - 24) / 6.2:
-                rows.append(row)
-                row = ""
-            row += (" · " if row else "") + word
-        for j, row in enumerate([*rows, row]):
-            boxes.append(f'<text class="area" x="{x + 12:.0f}" y="{y + 62 + j * line:.0f}">{row}</text>')
+        for j, (look, row) in enumerate(rows_of[name]):
+            baseline = y + 40 + j * line + (5 if look == "area" else 0)
+            boxes.append(f'<text class="{look}" x="{x + 12:.0f}" y="{baseline:.0f}">{row}</text>')
     return f'''<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="DejaVu Sans, Helvetica, sans-serif">
 <!-- Written by scripts/check_arrows.py. -->
 <title>The rooms of Muster: each stands above the rooms that it may include</title>
