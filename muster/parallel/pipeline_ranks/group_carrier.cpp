@@ -22,7 +22,7 @@ int tag_of(const Action& action) {
 }  // namespace
 
 void GroupCarrier::send(const Action& action, Handed handed) {
-  post_.send(peer_of(action), tag_of(action), handed);
+  post_.lend(peer_of(action), tag_of(action), handed);
 }
 
 void GroupCarrier::await(const Action& action) {

@@ -109,7 +109,7 @@ TensorPost::Head TensorPost::receive_head(int from, int tag) {
   return head;
 }
 
-void TensorPost::send(int to, int tag, const Handed& handed) {
+void TensorPost::send(int to, int tag, const Handed& handed, bool stays_unchanged) {
   const auto way_of = [this](const at::Tensor& tensor) {
     return moves(tensor.device().type()) ? tensor.device().type() : head_device_.type();
   };
@@ -119,7 +119,7 @@ void TensorPost::send(int to, int tag, const Handed& handed) {
     if (!tensor.defined() || first_same(handed.tensors, i) < i) continue;
     const at::Tensor ordered = in_memory_order(tensor);
     distributed::MessageOptions options = options_for(tag);
-    options.stays_unchanged = true;
+    options.stays_unchanged = stays_unchanged;
     group_.send(
         ordered.to(way_of(tensor) == tensor.device().type() ? tensor.device() : head_device_),
         to,

@@ -36,11 +36,13 @@ class TensorPost {
   /// Nor are letters of other steps.
   void begin(int64_t step) { step_ = step; }
 
-  /// Waits for nobody. Nobody writes to the tensors until they have been received: they may lie there
+  /// Waits for nobody.
+  void send(int to, int tag, const Handed& handed) { send(to, tag, handed, false); }
+  /// The same of tensors to which nobody writes until they have been received: they may lie there
   /// themselves, without a copy.
-  void send(int to, int tag, const Handed& handed);
+  void lend(int to, int tag, const Handed& handed) { send(to, tag, handed, true); }
   void send_given_up(int to, int tag);
-  /// Whether a letter goes from where it is, and not by the host's memory.
+  /// Whether what is lent lies where it is until it is taken, and not by the host's memory.
   bool lends(const Handed& handed) const;
 
   /// Waits for a letter. False: the other has given up. Throws an environment error for one that
@@ -73,6 +75,7 @@ class TensorPost {
       throw;
     }
   }
+  void send(int to, int tag, const Handed& handed, bool stays_unchanged);
   void send_head(int to, int tag, Head head);
   Head receive_head(int from, int tag);
   Handed read(Head& head, int from, int tag, c10::Device device);

@@ -22,7 +22,6 @@ namespace muster {
 namespace {
 
 namespace fs = std::filesystem;
-using diagnose::Phase;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -41,13 +40,13 @@ std::vector<std::string> run(int ranks,
         trace, group, [&](const std::string& note) { notes.push_back(note); });
     for (int step = 0; step < steps; ++step) {
       timeline.begin_step(step);
-      timeline.begin(Phase::kDataWait);
+      timeline.begin(diagnose::Phase::kDataWait);
       const torch::Tensor data = torch::ones({8, 64});
-      timeline.begin(Phase::kForward);
+      timeline.begin(diagnose::Phase::kForward);
       const torch::Tensor loss = ddp->forward(data).sum();
-      timeline.begin(Phase::kBackward);
+      timeline.begin(diagnose::Phase::kBackward);
       loss.backward();
-      timeline.begin(Phase::kOptimizer);
+      timeline.begin(diagnose::Phase::kOptimizer);
       timeline.end_step();
     }
     timeline.write_once();
