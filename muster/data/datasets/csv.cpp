@@ -172,9 +172,20 @@ void check_keeps_features(const CsvDataOptions& options, const LearnedRows& lear
   for (const Feature& feature : learned.features) {
     if (!is_dropped(options, feature.column)) continue;
     throw usage_error({.refused = concat(formats::kCsvDataOwner, " parameter \"drop\""),
-                       .rule = "it names no column that the run's model is given",
+                       .rule = "what the run's model is given is not left away",
                        .value = feature.column});
   }
+}
+
+/// A target that is named anew.
+void check_target(const Table& table, const LearnedRows& learned, const std::string& target) {
+  column_named(table, target, "parameter \"target\"");
+  if (std::ranges::find(learned.features, target, &Feature::column) == learned.features.end())
+    return;
+  throw usage_error({.refused = "parameter \"target\"",
+                     .rule = "what the run's model is given is not what it predicts",
+                     .value = concat('"', target, '"'),
+                     .hint = concat("the run's target is \"", learned.target, '"')});
 }
 
 /// Nothing can be learned of a measured target that is the same in all of these rows.
@@ -240,10 +251,12 @@ std::shared_ptr<const Dataset> open_learned(const CsvDataOptions& options,
                        .hint = "leave it away: the run knows what it predicts"});
   }
   const bool is_another = !options.target.empty() && options.target != learned.target;
-  if (is_another) learned.target = options.target;
+  if (is_another) {
+    check_target(table, learned, options.target);
+    learned.target = options.target;
+  }
   if (learned.measured) learned.measured->column = learned.target;
   check_keeps_features(options, learned);
-  if (is_another) column_named(table, learned.target, "parameter \"target\"");
   formats::move_bad_numbers(table, learned.features);
   const at::Tensor targets =
       needs_target ? targets_of(table, learned) : known_targets_of(table, options, learned);

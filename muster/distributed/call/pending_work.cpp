@@ -49,6 +49,22 @@ void PendingWork::complete() {
   run_callbacks([&] { future_->markCompleted(c10::IValue(outputs_)); });
 }
 
+void PendingWork::complete_for_another(PendingWorkPtr work) {
+  const auto holds = std::make_shared<char>();
+  work->held_ = holds;
+  work->completer_ = std::this_thread::get_id();
+  const PendingWorkPtr last = std::move(work);
+  last->complete();
+}
+
+/// Of what is a few instructions away, unless that thread has lost its core.
+void PendingWork::await_release() const {
+  constexpr std::chrono::milliseconds kPatience{20};
+  if (completer_ == std::this_thread::get_id()) return;
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (!held_.expired() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+}
+
 void PendingWork::fail(const std::exception_ptr& error) {
   finish(error);
   run_callbacks([&] { future_->setError(error); });
@@ -88,6 +104,7 @@ bool PendingWork::wait(std::chrono::milliseconds timeout) {
   if (callback_error_) std::rethrow_exception(callback_error_);
   lock.unlock();
   if (!future_->devices().empty()) future_->wait();  // this thread's streams wait
+  await_release();
   return true;
 }
 

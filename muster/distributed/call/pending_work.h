@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <ATen/core/ivalue.h>
@@ -44,6 +45,10 @@ class PendingWork : public c10d::Work {
   /// What one of them throws is not the caller's, who completes the works of other ranks, too: it
   /// comes out of `wait`, as far as that ends later.
   void complete();
+  /// The same on a thread that is not the rank's, and that gives its reference away: whoever waits goes
+  /// on when this thread holds neither the work nor its tensors any more, so that what memory the rank
+  /// has then does not hang on which of the two is faster (but 20 ms later at most).
+  static void complete_for_another(c10::intrusive_ptr<PendingWork> work);
   void fail(const std::exception_ptr& error);
   void fail(const std::string& text);  ///< an environment error
 
@@ -67,10 +72,14 @@ class PendingWork : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> future_;
   std::weak_ptr<WorkHelper> helper_;
   void run_callbacks(const std::function<void()>& complete);
+  void await_release() const;
 
   std::exception_ptr callback_error_;  // under mutex_, as the next two
   std::shared_ptr<diagnose::FlightRecorder> recorder_;
   uint64_t record_ = 0;
+  // Of complete_for_another(), set before the end.
+  std::weak_ptr<const void> held_;
+  std::thread::id completer_;
 };
 
 using PendingWorkPtr = c10::intrusive_ptr<PendingWork>;

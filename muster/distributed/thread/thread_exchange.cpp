@@ -131,7 +131,8 @@ PendingWorkPtr ThreadExchange::post(int rank,
       for (const auto& each : whole.works) each->fail(std::current_exception());
       return work;
     }
-    for (const auto& each : whole.works) each->complete();
+    whole.parts.clear();
+    for (PendingWorkPtr& each : whole.works) PendingWork::complete_for_another(std::move(each));
   }
   return work;
 }
@@ -164,10 +165,10 @@ PendingWorkPtr ThreadExchange::send(int from, const Message& message) {
   }
   const auto found = why.empty() ? waiting() : receives_.end();
   if (found != receives_.end()) {
-    const Receive receive = std::move(*found);
+    Receive receive = std::move(*found);
     receives_.erase(found);
     lock.unlock();
-    deliver(mine, receive);
+    deliver(mine, std::move(receive));
   } else {
     if (why.empty()) sent_.push_back(std::move(mine));
     lock.unlock();
@@ -201,7 +202,7 @@ PendingWorkPtr ThreadExchange::receive(int to, const Message& message) {
     const Sent sent = std::move(*found);
     sent_.erase(found);
     lock.unlock();
-    deliver(sent, mine);
+    deliver(sent, std::move(mine));
     return work;
   }
   std::string gone = departure(to);
@@ -218,7 +219,7 @@ PendingWorkPtr ThreadExchange::receive(int to, const Message& message) {
   return work;
 }
 
-void ThreadExchange::deliver(const Sent& sent, const Receive& receive) {
+void ThreadExchange::deliver(const Sent& sent, Receive receive) {
   const at::Tensor& from = sent.tensor;
   const at::Tensor& into = receive.tensor;
   const MessageHead head = MessageHead::of(from, sent.tag);
@@ -242,7 +243,8 @@ void ThreadExchange::deliver(const Sent& sent, const Receive& receive) {
     return receive.work->fail(std::current_exception());
   }
   receive.work->set_source(sent.from);
-  receive.work->complete();
+  receive.tensor.reset();
+  PendingWork::complete_for_another(std::move(receive.work));
 }
 
 std::shared_ptr<ThreadExchange> ThreadExchange::part(const std::string& key,

@@ -106,7 +106,7 @@ class ThreadExchange : public std::enable_shared_from_this<ThreadExchange> {
   };
 
   /// Copies, and ends the receive.
-  static void deliver(const Sent& sent, const Receive& receive);
+  static void deliver(const Sent& sent, Receive receive);
   struct Part {
     std::shared_ptr<ThreadExchange> made;  // until all members have come for it, or left
     std::weak_ptr<ThreadExchange> exchange;

@@ -20,10 +20,10 @@ namespace muster::parallel {
 class Carrier {
  public:
   virtual ~Carrier() = default;
+  /// Gives it the form in which it goes. Whether it lies there, in this very memory, until it is taken.
+  virtual bool make_ready(Handed& /*handed*/) const { return true; }
   /// `action` is SEND_F or SEND_B.
   virtual void send(const pipeline::Action& action, Handed handed) = 0;
-  /// Whether that lies in its own memory until it is taken.
-  virtual bool lends(const Handed& /*handed*/) const { return true; }
   /// Before each action: throws where the step has been given up.
   virtual void check() {}
   /// RECV_F or RECV_B: waits until the partner has sent.

@@ -119,7 +119,7 @@ void RankStep::carry_out(const Action& action, Carrier& carrier) {
 }
 
 void RankStep::send(const Action& action, Handed handed, Carrier& carrier) {
-  if (order_.holds_letters && carrier.lends(handed))
+  if (carrier.make_ready(handed) && order_.holds_letters)
     lent_.emplace(taken_[static_cast<size_t>(position())], handed);
   carrier.send(action, std::move(handed));
 }

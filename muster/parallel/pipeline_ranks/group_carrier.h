@@ -17,7 +17,7 @@ class GroupCarrier : public Carrier {
       : post_(post), placement_(placement) {}
 
   void send(const pipeline::Action& action, Handed handed) override;
-  bool lends(const Handed& handed) const override { return post_.lends(handed); }
+  bool make_ready(Handed& handed) const override { return post_.make_ready(handed); }
   /// Throws an environment error where the partner has given up, has ended, or does not come: it
   /// names the partner's stage then.
   void await(const pipeline::Action& action) override;

@@ -68,10 +68,19 @@ bool TensorPost::moves(c10::DeviceType type) const {
   return std::any_of(types.begin(), types.end(), [&](auto other) { return other.type() == type; });
 }
 
-bool TensorPost::lends(const Handed& handed) const {
-  return std::ranges::any_of(handed.tensors, [this](const at::Tensor& tensor) {
-    return tensor.defined() && moves(tensor.device().type());
-  });
+bool TensorPost::make_ready(Handed& handed) const {
+  const Tensors given = handed.tensors;
+  bool is_any = false;
+  for (size_t i = 0; i < given.size(); ++i) {
+    at::Tensor& tensor = handed.tensors[i];
+    if (!tensor.defined() || !moves(tensor.device().type())) continue;
+    is_any = true;
+    if (const size_t same = first_same(given, i); same < i)
+      tensor = handed.tensors[same];
+    else if (!is_channels_last(tensor))
+      tensor = tensor.contiguous();
+  }
+  return is_any;
 }
 
 void TensorPost::send_head(int to, int tag, Head head) {

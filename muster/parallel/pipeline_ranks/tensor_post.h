@@ -42,8 +42,9 @@ class TensorPost {
   /// themselves, without a copy.
   void lend(int to, int tag, const Handed& handed) { send(to, tag, handed, true); }
   void send_given_up(int to, int tag);
-  /// Whether what is lent lies where it is until it is taken, and not by the host's memory.
-  bool lends(const Handed& handed) const;
+  /// Gives tensors that go from where they are, and not by the host's memory, the order of elements in
+  /// which they go, so that no copy is made when they are lent. Whether there are any.
+  bool make_ready(Handed& handed) const;
 
   /// Waits for a letter. False: the other has given up. Throws an environment error for one that
   /// has ended or does not come in time.

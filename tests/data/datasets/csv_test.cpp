@@ -168,7 +168,7 @@ TEST_F(CsvEntry, ATargetThatIsEmptyOrLeftAwayIsNone) {
               HasSubstr("part.csv:3: its \"price\" is empty; drop=price leaves the target away"));
   EXPECT_THAT(
       test::refusal_of([&] { open(Split::kTest, part, "drop=x", numbers->learned(), true); }),
-      HasSubstr("\"drop\": it names no column that the run's model is given (got x)"));
+      HasSubstr("\"drop\": what the run's model is given is not left away (got x)"));
 }
 
 TEST_F(CsvEntry, ATargetIsNoFeatureAndIsNotDropped) {
@@ -194,6 +194,9 @@ TEST_F(CsvEntry, ATargetThatIsNamedAnewIsAColumn) {
   EXPECT_NE(target_with("target=cost"), nullptr);
   EXPECT_THAT(test::refusal_of([&] { target_with("target=cots"); }),
               HasSubstr("parameter \"target\": "));
+  EXPECT_THAT(test::refusal_of([&] { target_with("target=x"); }),
+              AllOf(HasSubstr("what the run's model is given is not what it predicts (got \"x\")"),
+                    HasSubstr("the run's target is \"price\"")));
 }
 
 TEST_F(CsvEntry, AColumnIsNotDroppedAndCategorical) {
