@@ -1,8 +1,6 @@
 #include "muster/pipeline/order/letters_taken.h"
 
 #include <algorithm>
-#include <map>
-#include <utility>
 
 #include "muster/pipeline/order/dependencies.h"
 
@@ -23,8 +21,7 @@ std::vector<Clock> clocks_of(const Dependencies& graph, size_t ranks) {
       const Clock& theirs = clocks[static_cast<size_t>(earlier)];
       for (size_t rank = 0; rank < ranks; ++rank) clock[rank] = std::max(clock[rank], theirs[rank]);
     }
-    int64_t& own = clock[static_cast<size_t>(node.rank)];
-    own = std::max(own, node.position + 1);
+    clock[static_cast<size_t>(node.rank)] = node.position + 1;
   }
   return clocks;
 }
@@ -34,25 +31,22 @@ std::vector<Clock> clocks_of(const Dependencies& graph, size_t ranks) {
 std::vector<int64_t> surely_taken(const ActionLists& lists, int64_t rank) {
   const Dependencies graph(lists, Sends::kBuffered);
   const std::vector<Clock> clocks = clocks_of(graph, lists.ranks.size());
-  const auto& list = lists.ranks[static_cast<size_t>(rank)];
-  std::vector<const Clock*> mine(list.size());  // behind each position
-  std::map<std::pair<ActionKind, std::pair<int64_t, int64_t>>, const Dependency*> receives;
+  const auto length = std::ssize(lists.ranks[static_cast<size_t>(rank)]);
+  std::vector<const Clock*> mine(static_cast<size_t>(length));  // behind each position
   for (size_t i = 0; i < graph.all().size(); ++i) {
     const Dependency& node = graph.all()[i];
     if (node.rank == rank) mine[static_cast<size_t>(node.position)] = &clocks[i];
-    if (is_receive(node.action.kind))
-      receives[{node.action.kind, {node.action.stage, node.action.micro_batch}}] = &node;
   }
-  std::vector<int64_t> taken(list.size(), -1);
-  for (size_t i = 0; i < list.size(); ++i) {
-    if (!is_send(list[i].kind)) continue;
-    const Action receive = partner_of(list[i]);
-    const Dependency& there = *receives.at({receive.kind, {receive.stage, receive.micro_batch}});
+  std::vector<int64_t> taken(static_cast<size_t>(length), -1);
+  for (const Dependency& receive : graph.all()) {
+    if (!is_receive(receive.action.kind)) continue;
+    const Dependency& send = graph.all()[static_cast<size_t>(receive.other)];
+    if (send.rank != rank) continue;
     const auto known =
-        std::find_if(mine.begin() + static_cast<int64_t>(i), mine.end(), [&](const Clock* clock) {
-          return (*clock)[static_cast<size_t>(there.rank)] > there.position;
+        std::find_if(mine.begin() + send.position, mine.end(), [&](const Clock* clock) {
+          return (*clock)[static_cast<size_t>(receive.rank)] > receive.position;
         });
-    taken[i] = std::min(std::ssize(list), known - mine.begin() + 1);
+    taken[static_cast<size_t>(send.position)] = std::min(length, known - mine.begin() + 1);
   }
   return taken;
 }
