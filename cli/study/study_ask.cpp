@@ -177,7 +177,13 @@ std::pair<std::string, double> metric_of(const std::string& word) {
   return {word.substr(0, equals), *value};
 }
 
-/// "is COMPLETE", "is run by the tuner": why nobody may speak for the trial.
+Error not_asked(int64_t number, std::string why) {
+  return usage_error({.refused = concat("nothing can be told of trial ", number),
+                      .rule = "`muster study ask` gave it out, and it has not ended",
+                      .value = std::move(why)});
+}
+
+/// "it is COMPLETE", "it is run by the tuner": why nobody may speak for the trial.
 std::string why_not(const tune::StudyCore& core, const TellFlags& flags) {
   if (flags.number < 0 || flags.number >= static_cast<int64_t>(core.trials().size()))
     return concat("the study has ", trials_text(core.trials().size()));
@@ -206,9 +212,7 @@ void check_asked(const tune::StudyCore& core, const TellFlags& flags) {
   if (asked && (!flags.attempt ||
                 *flags.attempt == core.trials()[static_cast<size_t>(flags.number)].attempt))
     return;
-  throw usage_error({.refused = concat("nothing can be told of trial ", flags.number),
-                     .rule = "`muster study ask` gave it out, and it has not ended",
-                     .value = why_not(core, flags)});
+  throw not_asked(flags.number, why_not(core, flags));
 }
 
 /// Reports without a step are counted, and what a further attempt repeats is not in the log: the
@@ -244,12 +248,19 @@ void say_failed(tune::Study& study, const TellFlags& flags, program::Console& co
   });
 }
 
-/// True also of one that is not there.
-bool knows_trial(tune::Study& study, int64_t number) {
-  return study.look([&](const tune::StudyCore& core) {
+/// Of a trial that was over before the outline that the core is from: how it ended, the core does not
+/// know (Note [Outlines]).
+void check_not_over(tune::Study& study, const tune::StudySpec& spec, const TellFlags& flags) {
+  const bool is_over = study.look([&](const tune::StudyCore& core) {
     const auto count = static_cast<int64_t>(core.trials().size());
-    return number < 0 || number >= count || core.knows(number);
+    if (flags.number < 0 || flags.number >= count || core.knows(flags.number)) return false;
+    check_same_study(core, flags);
+    return true;
   });
+  if (!is_over) return;
+  const auto end = tune::read_end_of_trial(spec.storage, spec.name, flags.number);
+  throw not_asked(flags.number,
+                  concat("it is ", end ? tune::optuna_name(*end) : std::string_view("over")));
 }
 
 tune::Decision tell(tune::StudyCore& core, const TellFlags& flags, double now_s) {
@@ -337,14 +348,8 @@ int study_tell(std::span<const std::string> args, program::Console& console) {
   flags.checkpoint = reported_checkpoint(flags.checkpoint);
   const tune::StudySpec spec = study_of_file(flags.file, flags.storage);
   tune::require_study(spec.storage, spec.name);  // telling makes none
-  tune::StudyOptions options = options_of(console, /*suggests=*/false);
-  std::optional<tune::Study> opened(std::in_place, spec, &tune::wall_clock_s, nullptr, options);
-  if (!knows_trial(*opened, flags.number)) {  // it is over: how, the log says
-    opened.reset();
-    options.outlines = false;
-    opened.emplace(spec, &tune::wall_clock_s, nullptr, options);
-  }
-  tune::Study& study = *opened;
+  tune::Study study(spec, &tune::wall_clock_s, nullptr, options_of(console, /*suggests=*/false));
+  check_not_over(study, spec, flags);
   const tune::Decision decision = patiently(spec, console, [&] {
     return study.apply(
         [&](tune::StudyCore& core, double now_s) { return tell(core, flags, now_s); });

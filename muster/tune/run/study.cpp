@@ -188,14 +188,24 @@ void Study::rebuild() {
   core_ = std::move(core);
 }
 
-/// A trial waits that is one once more of which this core knows nothing.
+/// A trial waits that is one once more, and neither it nor this core says with which point: one that
+/// an older version has put in.
 bool Study::lacks_what_waits() {
-  for (const WaitingTrial& trial : storage_->waiting_trials()) {
-    const auto count = static_cast<int64_t>(core_.trials().size());
-    if (trial.again && *trial.again >= 0 && *trial.again < count && !core_.knows(*trial.again))
-      return true;
-  }
+  for (const WaitingTrial& trial : storage_->waiting_trials())
+    if (is_again(trial) && !has_own_point(trial) && !core_.knows(*trial.again)) return true;
   return false;
+}
+
+/// Of a trial of this study: Optuna copies attributes into others.
+bool Study::is_again(const WaitingTrial& trial) const {
+  const auto count = static_cast<int64_t>(core_.trials().size());
+  return trial.again && *trial.again >= 0 && *trial.again < count;
+}
+
+bool Study::has_own_point(const WaitingTrial& trial) const {
+  const Space& space = core_.spec().space;
+  return !trial.point.empty() && trial.point.size() == space.dimensions().size() &&
+         !space.outside(trial.point);
 }
 
 void Study::catch_up() {
@@ -343,9 +353,9 @@ std::optional<GivenPoint> Study::given_point(const WaitingTrial& trial) {
     core_.note_in_vain(trial.number, trial.strange, clock_());
     return std::nullopt;
   }
-  const auto trials = core_.trials();
-  if (trial.again && *trial.again >= 0 && *trial.again < static_cast<int64_t>(trials.size())) {
-    return GivenPoint{.partial = trials[static_cast<size_t>(*trial.again)].point,
+  if (is_again(trial)) {
+    const Trial& failed = core_.trials()[static_cast<size_t>(*trial.again)];
+    return GivenPoint{.partial = has_own_point(trial) ? trial.point : failed.point,
                       .reason = concat("trial ", *trial.again, " once more"),
                       .adopted = trial.number};
   }

@@ -171,6 +171,8 @@ class Study {
   void rebuild();
   void take_in(const StudyOptions& options);
   bool lacks_what_waits();
+  bool is_again(const WaitingTrial& trial) const;
+  bool has_own_point(const WaitingTrial& trial) const;
   bool take_outline();
   void keep_outline(std::span<const Event> ours);
   bool keep_calls(const Event& newest, std::string& chain);

@@ -69,6 +69,7 @@ struct WaitingTrial {
   int64_t number = 0;                   ///< in Optuna's count
   std::map<std::string, Value> params;  ///< those that are fixed
   std::optional<int64_t> again;         ///< the failed trial, in our count, that it is once more
+  Point point = {};                     ///< of that one; empty where an older version restarted it
   bool added = false;                   ///< by `muster study add`
   std::string strange;                  ///< why it cannot be read, not being as Optuna writes one
 };
@@ -187,6 +188,12 @@ std::vector<ForeignTrial> read_foreign_trials(const std::filesystem::path& file,
 /// nothing for writing.
 std::map<int64_t, int64_t> read_optuna_numbers(const std::filesystem::path& file,
                                                std::string_view study);
+
+/// What became of a trial of ours; nothing if it is not over, or not there. Opens nothing for writing.
+/// Throws as require_study().
+std::optional<TrialState> read_end_of_trial(const std::filesystem::path& file,
+                                            std::string_view study,
+                                            int64_t number);
 
 /// Removes a study with all its trials from the file. Throws a usage error if it is not there or a
 /// tuner runs it. `trials`, the folder with the files of its trials, is moved aside before another

@@ -151,4 +151,20 @@ std::map<int64_t, int64_t> read_optuna_numbers(const std::filesystem::path& file
   return numbers;
 }
 
+/// Optuna's table is never behind the log but by reports: Note [Busy studies].
+std::optional<TrialState> read_end_of_trial(const std::filesystem::path& file,
+                                            std::string_view study,
+                                            int64_t number) {
+  Reader reader(file);
+  const int64_t id = reader.study_id(study);
+  if (!has_own_tables(reader.database())) return std::nullopt;
+  Statement row = reader.database().prepare(
+      "SELECT t.state FROM muster_trials AS m JOIN trials AS t USING (trial_id) "
+      "WHERE m.study_id = ? AND m.number = ?");
+  row.bind(1, id).bind(2, number);
+  if (!row.step()) return std::nullopt;
+  const TrialState state = state_of(row.text(0));
+  return is_over(state) ? std::optional(state) : std::nullopt;
+}
+
 }  // namespace muster::tune

@@ -2,8 +2,11 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
+#include <map>
 #include <set>
+#include <variant>
 
 #include <errno.h>
 #include <stdlib.h>
@@ -71,15 +74,23 @@ class WaitingRows {
     return numbers;
   }
 
-  void put_in(const FailedTrial& trial) {
+  /// `point`: the trial's.
+  void put_in(const FailedTrial& trial, const Point& point) {
     const int64_t id = add_waiting();
     set_attribute(id, kAgainAttribute, std::to_string(trial.number));
+    if (!point.empty()) set_attribute(id, kPointAttribute, point_text(point));
     // Optuna's names, by which its samplers and pages know such a trial.
     set_attribute(id, "failed_trial", std::to_string(trial.optuna_number));
     set_attribute(id, "fixed_params", params_of(trial));
   }
 
  private:
+  static std::string point_text(const Point& point) {
+    Json json = Json::array();
+    for (const double number : point) json.push_back(std::isnan(number) ? Json() : Json(number));
+    return json_text(json);
+  }
+
   int64_t add_waiting() {
     database_
         .prepare(
@@ -115,6 +126,28 @@ class WaitingRows {
   Database& database_;
   int64_t study_id_;
 };
+
+/// The points of our trials, as each had its own last: by one walk over the log.
+std::map<int64_t, Point> points_of(Database& database,
+                                   int64_t study_id,
+                                   const std::vector<FailedTrial>& trials) {
+  std::map<int64_t, Point> points;
+  for (const FailedTrial& trial : trials) points[trial.number];
+  Statement rows = database.prepare(
+      "SELECT event_key, time, trial, kind, payload FROM muster_events WHERE event_key >= ? AND "
+      "event_key < ? AND kind IN ('trial_added', 'attempt_started') ORDER BY event_key");
+  rows.bind(1, event_key(study_id, 0)).bind(2, event_key(study_id + 1, 0));
+  while (rows.step()) {
+    const auto wanted = points.find(rows.integer(2));
+    if (wanted == points.end()) continue;
+    Event event = event_of(rows, study_id);
+    auto* const added = std::get_if<TrialAdded>(&event.what);
+    auto* const started = std::get_if<AttemptStarted>(&event.what);
+    Point& now = added != nullptr ? added->point : started->point;
+    if (!now.empty()) wanted->second = std::move(now);  // else it goes on with what it had
+  }
+  return points;
+}
 
 /// The study's id; a usage error if it is not there.
 int64_t id_in(const std::filesystem::path& file, Database& database, std::string_view study) {
@@ -236,12 +269,15 @@ std::vector<int64_t> restart_failed_trials(const std::filesystem::path& file,
                        .rule = "only one that has failed can be",
                        .hint = concat(failed.size(), failed.size() == 1 ? " has" : " have")});
   }
+  std::vector<FailedTrial> wanted = failed;
+  std::erase_if(wanted, [&](const FailedTrial& trial) {
+    return numbers.empty() ? before.contains(trial.number)
+                           : std::ranges::find(numbers, trial.number) == numbers.end();
+  });
+  const std::map<int64_t, Point> points = points_of(database, id, wanted);
   std::vector<int64_t> done;
-  for (const FailedTrial& trial : failed) {
-    const bool wanted = numbers.empty() ? !before.contains(trial.number)
-                                        : std::ranges::find(numbers, trial.number) != numbers.end();
-    if (!wanted) continue;
-    restarter.put_in(trial);
+  for (const FailedTrial& trial : wanted) {
+    restarter.put_in(trial, points.at(trial.number));
     done.push_back(trial.number);
   }
   if (!done.empty()) {

@@ -125,15 +125,10 @@ std::optional<int64_t> find_study_id(Database& database, std::string_view name) 
   return id;
 }
 
-namespace {
-
-/// A row of event_key, time, trial, kind, payload.
 Event event_of(Statement& row, int64_t study_id) {
   const int64_t id = row.integer(0) - event_key(study_id, 0);
   return event_from(id, row.number(1), row.integer(2), row.text(3), row.text(4));
 }
-
-}  // namespace
 
 int64_t select_last_event(Database& database, int64_t study_id) {
   Statement last = database.prepare(

@@ -26,6 +26,8 @@ inline int64_t event_key(int64_t study_id, int64_t event_id) {
 /// The id of a study in the tables.
 std::optional<int64_t> find_study_id(Database& database, std::string_view name);
 
+/// A row of muster_events: event_key, time, trial, kind, payload.
+Event event_of(Statement& row, int64_t study_id);
 /// The events of the study after event `after`, up to event `last`, in order.
 void visit_events(Database& database,
                   int64_t study_id,

@@ -1,11 +1,28 @@
 #include "muster/tune/storage/waiting_reader.h"
 
+#include <limits>
+
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/tune/storage/optuna_schema.h"
 
 namespace muster::tune {
+namespace {
+
+/// Empty for what is no point.
+Point point_in(const Json& json) {
+  Point point;
+  if (!json.is_array()) return point;
+  for (const Json& number : json) {
+    if (!number.is_null() && !number.is_number()) return {};
+    point.push_back(number.is_null() ? std::numeric_limits<double>::quiet_NaN()
+                                     : number.get<double>());
+  }
+  return point;
+}
+
+}  // namespace
 
 WaitingReader::WaitingReader(Database& database)
     : params_(database.prepare("SELECT param_name, param_value, distribution_json "
@@ -36,13 +53,18 @@ void WaitingReader::add_params(WaitingTrial& trial, int64_t trial_id) {
 }
 
 void WaitingReader::add_attributes(WaitingTrial& trial, int64_t trial_id) {
+  const auto is_read = [](std::string_view key) {
+    return key == "fixed_params" || key == kAgainAttribute || key == kPointAttribute ||
+           key == kAddedAttribute;
+  };
   attributes_.bind(1, trial_id);
   while (attributes_.step()) {
     const std::string_view key = attributes_.text(0);
-    if (key != "fixed_params" && key != kAgainAttribute && key != kAddedAttribute) continue;
+    if (!is_read(key)) continue;
     const Json json = parse_json(attributes_.text(1), "a waiting trial's attribute");
     if (key == kAddedAttribute) trial.added = true;
     if (key == kAgainAttribute && json.is_number_integer()) trial.again = json.get<int64_t>();
+    if (key == kPointAttribute) trial.point = point_in(json);
     if (key != "fixed_params" || !json.is_object()) continue;
     for (const auto& [name, value] : json.items())
       trial.params[name] = value_from(value, "a waiting trial's parameter");

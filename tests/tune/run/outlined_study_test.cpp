@@ -224,12 +224,42 @@ TEST_F(OutlinedStudy, ATrialOnceMoreThatWasOverBeforeIsRunWithItsOwnPoint) {
   write(200);
   const Point point = std::get<TrialAdded>(stored()[0].what).point;
   EXPECT_THAT(restart_failed_trials(file(), "test", {}), ::testing::ElementsAre(0));
+  damage_the_beginning();
   Study study(long_spec(), &at_ten_thousand, {}, asker());
   study.apply([&](StudyCore& core, double now_s) {
     const int64_t number = core.next(now_s, /*asked=*/true).trial;
     EXPECT_EQ(trial(core, number).point, point);
-    EXPECT_TRUE(core.knows(0)) << "the log was read for it";
+    EXPECT_FALSE(core.knows(0)) << "nobody read the log for it";
   });
+}
+
+TEST_F(OutlinedStudy, ATrialOnceMoreWithoutItsPointIsRunWithTheOneInTheLog) {
+  for (const char* change : {"DELETE FROM trial_system_attributes WHERE \"key\" = 'muster:point'",
+                             "UPDATE trial_system_attributes SET value_json = '[1e300, 0, \"x\"]' "
+                             "WHERE \"key\" = 'muster:point'",
+                             "UPDATE trial_system_attributes SET value_json = '[1e300]' "
+                             "WHERE \"key\" = 'muster:point'"}) {
+    fs::remove(file());
+    write(200);
+    const Point point = std::get<TrialAdded>(stored()[0].what).point;
+    restart_failed_trials(file(), "test", {});
+    Database(file(), Database::Access::kWrite).run(change);
+    Study study(long_spec(), &at_ten_thousand, {}, asker());
+    study.apply([&](StudyCore& core, double now_s) {
+      const int64_t number = core.next(now_s, /*asked=*/true).trial;
+      EXPECT_EQ(trial(core, number).point, point) << change;
+      EXPECT_TRUE(core.knows(0)) << change;
+    });
+  }
+}
+
+TEST_F(OutlinedStudy, HowATrialEndedIsReadWithoutTheLog) {
+  write(200);
+  damage_the_beginning();
+  EXPECT_EQ(read_end_of_trial(file(), "test", 0), TrialState::kFailed);
+  EXPECT_EQ(read_end_of_trial(file(), "test", 5), TrialState::kComplete);
+  EXPECT_EQ(read_end_of_trial(file(), "test", 200), std::nullopt);
+  EXPECT_EQ(read_end_of_trial(file(), "test", -1), std::nullopt);
 }
 
 TEST_F(OutlinedStudy, ATunerReadsTheWholeLogAndLeavesAnOutlineForOthers) {
