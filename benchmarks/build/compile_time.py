@@ -3,23 +3,22 @@
 
     benchmarks/build/compile_time.py OLD NEW [--rounds 5] [--only PART]
 
-OLD and NEW are checkouts with a configured build/. Of each source under examples/ that both have: user time of the compiler's
+OLD and NEW are checkouts with a configured build/. Of each source under examples/ that both have: processor time of the compiler's
 front end (-fsyntax-only, without precompiled header and ccache), both sides in turn, medians; a table in Markdown.
 """
 import argparse
 import json
-import os
 import pathlib
-import shlex
 import statistics
+
+from compiling import compiler_words, processor_seconds
 
 TAKES_A_VALUE = ("-o", "-MF", "-MT", "-MQ", "-include")
 
 
 def command(entry):
-    words = shlex.split(entry["command"])
-    start = next(i for i, word in enumerate(words) if word.endswith(("c++", "g++", "clang++", "g++-12")))
-    kept, words = [words[start]], iter(words[start + 1:])
+    compiler, *words = compiler_words(entry)
+    kept, words = [compiler], iter(words)
     for word in words:
         if word in TAKES_A_VALUE:
             next(words)
@@ -36,11 +35,7 @@ def sources(checkout):
 
 
 def seconds(entry):
-    pid = os.posix_spawnp("env", ["env", "-C", entry["directory"], *command(entry)], os.environ)
-    _, status, usage = os.wait4(pid, 0)
-    if status:
-        raise SystemExit(f"compile_time: {entry['file']} does not compile")
-    return usage.ru_utime + usage.ru_stime
+    return processor_seconds(command(entry), entry["directory"])
 
 
 def main():
@@ -61,4 +56,5 @@ def main():
         print(f"| {name} | {before:.1f} | {after:.1f} | {ratio:.2f} |", flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -16,6 +16,8 @@ import subprocess
 import sys
 import tempfile
 
+from compiling import compiler_words, processor_seconds
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEV, RELEASE = ROOT / "build-dev", ROOT / "build"
 
@@ -33,20 +35,6 @@ def configured():
     return json.loads((DEV / "compile_commands.json").read_text())
 
 
-def without_cache(words):
-    """The compiler and its arguments, behind what CMake puts before them."""
-    start = next(i for i, word in enumerate(words) if pathlib.Path(word).name in ("c++", "g++", "clang++"))
-    return words[start:]
-
-
-def seconds(words, folder):
-    process = subprocess.Popen(words, cwd=folder, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    if status != 0:
-        sys.exit(f"one_edit: this failed: {shlex.join(words)}")
-    return usage.ru_utime + usage.ru_stime
-
-
 def longest_sources(entries):
     """folder -> (lines, source, command), of those that are written by hand"""
     longest = {}
@@ -62,14 +50,14 @@ def longest_sources(entries):
 
 
 def compiled(entry):
-    words = without_cache(shlex.split(entry["command"]))
+    words = compiler_words(entry)
     with tempfile.NamedTemporaryFile(suffix=".o") as made:
         for flag in ("-o", "-MT"):
             if flag in words:
                 words[words.index(flag) + 1] = made.name
         if "-MF" in words:
             words[words.index("-MF") + 1] = os.devnull
-        return seconds(words, entry["directory"])
+        return processor_seconds(words, entry["directory"])
 
 
 def linked():
@@ -80,7 +68,7 @@ def linked():
         with tempfile.TemporaryDirectory() as folder:
             words = shlex.split(last.split("&&")[1])
             words[words.index("-o") + 1] = f"{folder}/program"
-            total += seconds(words, RELEASE)
+            total += processor_seconds(words, RELEASE)
     return total
 
 
