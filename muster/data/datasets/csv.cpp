@@ -212,7 +212,7 @@ void check_said_columns(const Table& table,
 void check_has_target(const Table& table,
                       const CsvDataOptions& options,
                       const LearnedRows& learned) {
-  if (!lacks_target(table, options, learned.target)) return;
+  if (table.rows.empty() || !lacks_target(table, options, learned.target)) return;
   const bool is_column = std::ranges::find(table.columns, learned.target) != table.columns.end();
   throw usage_error(
       {.refused = concat("the target \"", learned.target, "\" of the run"),
@@ -220,8 +220,7 @@ void check_has_target(const Table& table,
        .value = is_dropped(options, learned.target) ? concat("drop=", name_text(learned.target))
                 : is_column                         ? "one that is empty in every row"
                             : concat("the columns ", join(table.columns, ", ")),
-       .hint = "target=COLUMN says what it is called there; `muster predict` writes answers "
-               "without it"});
+       .hint = "target=COLUMN names it anew; `muster predict` writes answers without it"});
 }
 
 /// A target that is named anew.
@@ -315,8 +314,9 @@ std::shared_ptr<const Dataset> open_learned(const CsvDataOptions& options,
   check_has_features(table, learned);
   if (purpose == ReadFor::kMeasures) check_has_target(table, options, learned);
   formats::move_bad_numbers(table, learned.features);
-  const at::Tensor targets = purpose == ReadFor::kTest ? targets_of(table, learned)
-                                                       : known_targets_of(table, options, learned);
+  const at::Tensor targets = purpose == ReadFor::kAnswers
+                                 ? known_targets_of(table, options, learned)
+                                 : targets_of(table, learned);
   apply_bad_rows(table, options);
   return as_rows(table, targets, learned);
 }
