@@ -5,17 +5,16 @@
 #include <string_view>
 #include <vector>
 
-#include "muster/base/text.h"
-
 namespace muster {
 
-/// "a" or "[a,b]", without the blanks around each name, which may be empty.
-inline std::vector<std::string> names_in(std::string_view text) {
-  if (text.size() >= 2 && text.front() == '[' && text.back() == ']')
-    text = text.substr(1, text.size() - 2);
-  std::vector<std::string> names;
-  for (const std::string& name : split(text, ',')) names.emplace_back(trim(name));
-  return names;
-}
+/// "a" or "[a,b]", without the blanks around each name, which may be empty. In brackets a name may stand in quotes,
+/// as in CSV: ["a,b",c] are two, and "" in quotes is one quote.
+std::vector<std::string> names_in(std::string_view text);
+
+/// Of a parameter that is one name: as it stands, or in brackets and quotes, ["a,b"].
+std::string name_in(std::string_view text);
+
+/// The name as it is said to be read by names_in(): in brackets and quotes where it must be.
+std::string name_text(std::string_view name);
 
 }  // namespace muster

@@ -64,7 +64,11 @@ ParamValues parse_param_values(std::string_view text) {
     if (at == std::string::npos || name.empty()) {
       throw usage_error({.refused = "parameter list",
                          .rule = "each part is name=value",
-                         .value = '"' + part + '"'});
+                         .value = '"' + part + '"',
+                         .hint = text.find('"') == std::string_view::npos
+                                     ? ""
+                                     : "a name with a comma stands in brackets and quotes: "
+                                       "name=[\"a,b\"]"});
     }
     if (!values.emplace(name, trim(std::string_view(part).substr(at + 1))).second) {
       throw usage_error(

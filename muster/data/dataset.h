@@ -207,6 +207,9 @@ struct DatasetRequest {
   /// With `learned`: these are not the files that it was learned from, and nobody has trained on them:
   /// nothing need be held out, and targets may be missing.
   bool is_other = false;
+  /// With `is_other`: answers are to be measured, and targets may not be missing. Datasets that know what the target
+  /// is called refuse files without it by that name.
+  bool needs_targets = false;
 };
 
 /// A dataset by name. One file of datasets/ each; see Note [Generated tables].

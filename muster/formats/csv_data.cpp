@@ -14,11 +14,6 @@ namespace {
 
 constexpr size_t kMostCsvClasses = 1000;
 
-/// "a" or "[a,b]"; none where nothing is said.
-std::vector<std::string> columns_in(const std::string& text) {
-  return text.empty() ? std::vector<std::string>() : names_in(text);
-}
-
 /// What is predicted is neither left away nor a feature.
 void refuse_target_elsewhere(const CsvDataOptions& options,
                              std::string_view parameter,
@@ -75,8 +70,13 @@ std::string fault_of_row(const TableRow& row,
 
 }  // namespace
 
+std::vector<std::string> columns_in(const std::string& text) {
+  return text.empty() ? std::vector<std::string>() : names_in(text);
+}
+
 CsvDataOptions csv_data_options(const ParamValues& values, const std::filesystem::path& data_dir) {
   auto options = resolve_params<CsvDataOptions>(kCsvDataParams, values, kCsvDataOwner);
+  options.target = name_in(options.target);
   check_row_params(kCsvDataOwner, options.bad_rows, options.test_fraction);
   const std::vector<std::string> kinds{"class", "number"};
   if (std::ranges::find(kinds, options.target_kind) == kinds.end()) {

@@ -51,6 +51,9 @@ inline constexpr Param kCsvDataParams[] = {
 
 inline constexpr std::string_view kCsvDataOwner = "dataset csv";
 
+/// The columns of "drop" and "categorical", as names_in() reads them; none where nothing is said.
+std::vector<std::string> columns_in(const std::string& text);
+
 /// `data_dir` takes the place of a path. Throws a usage error for unknown parameters, values without sense, and
 /// if there is no path.
 CsvDataOptions csv_data_options(const ParamValues& values, const std::filesystem::path& data_dir);

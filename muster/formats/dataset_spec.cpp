@@ -4,6 +4,7 @@
 #include <system_error>
 #include <utility>
 
+#include "muster/base/error.h"
 #include "muster/base/path_names.h"
 #include "muster/base/text.h"
 
@@ -26,13 +27,34 @@ size_t path_begin(std::string_view text) {
   return std::string_view::npos;
 }
 
+/// "a-{b,c}.tar": to the spec that comma is one between parameters.
+bool has_list_in_braces(std::string_view text) {
+  size_t open = text.find('{');
+  while (open != std::string_view::npos) {
+    const size_t close = text.find('}', open);
+    if (close == std::string_view::npos) return false;
+    if (text.substr(open, close - open).find(',') != std::string_view::npos) return true;
+    open = text.find('{', close);
+  }
+  return false;
+}
+
 }  // namespace
 
 Spec parse_dataset_spec(std::string_view text) {
   const size_t begin = path_begin(text);
   const bool is_said = begin == std::string_view::npos || text.substr(0, begin).ends_with(kPath);
-  return parse_spec(is_said ? std::string(text)
-                            : concat(text.substr(0, begin), kPath, text.substr(begin)));
+  try {
+    return parse_spec(is_said ? std::string(text)
+                              : concat(text.substr(0, begin), kPath, text.substr(begin)));
+  } catch (const Error& error) {
+    if (!has_list_in_braces(text)) throw;
+    ErrorText said = error.text();
+    said.hint =
+        "a comma ends a value, in braces too. Several tar shards are a-{0..9}.tar, a-*.tar, "
+        "a-?.tar, a-[bc].tar or a folder, and a list in braces is taken by --data-dir";
+    throw usage_error(std::move(said));
+  }
 }
 
 namespace {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/name_list.h"
 #include "muster/base/text.h"
 
 namespace muster::formats {
@@ -95,9 +96,9 @@ std::vector<Feature> features_of(const Table& table, const FeatureNames& names) 
                         ? "no row"
                         : concat('"', table.rows.front().fields[at].substr(0, 60), "\", …"),
            .hint = concat("categorical=",
-                          column,
+                          name_text(column),
                           " gives each of its values a number, drop=",
-                          column,
+                          name_text(column),
                           " leaves it away")});
     }
     features.push_back({.column = column});

@@ -72,14 +72,31 @@ Table read_table(const std::filesystem::path& path, const TableOptions& options)
   return parse_table(read_file(path), path.string(), options);
 }
 
-size_t column_named(const Table& table, const std::string& name, std::string_view what) {
+namespace {
+
+/// Where some are taken, the rest is no list to choose from: the nearest one, or nothing.
+std::string column_hint(const Table& table,
+                        const std::string& name,
+                        std::span<const std::string> taken) {
+  if (taken.empty()) return suggestion(name, table.columns);
+  std::vector<std::string> others;
+  for (const std::string& column : table.columns)
+    if (std::ranges::find(taken, column) == taken.end()) others.push_back(column);
+  return nearest(name, others) ? suggestion(name, others) : "";
+}
+
+}  // namespace
+
+size_t column_named(const Table& table,
+                    const std::string& name,
+                    std::string_view what,
+                    std::span<const std::string> taken) {
   const auto first = std::ranges::find(table.columns, name);
   if (first == table.columns.end()) {
-    const std::string near = suggestion(name, table.columns);
     throw usage_error({.refused = std::string(what),
                        .rule = concat(table.name, " has the columns ", join(table.columns, ", ")),
                        .value = concat('"', name, '"'),
-                       .hint = near});
+                       .hint = column_hint(table, name, taken)});
   }
   if (std::find(first + 1, table.columns.end(), name) != table.columns.end()) {
     throw usage_error({.refused = std::string(what),

@@ -46,8 +46,12 @@ Table parse_table(std::string_view bytes,
                   const TableOptions& options = {});
 
 /// The number of the column of that name. `what` is for errors: "dataset text parameter \"target\"".
-/// Throws a usage error if there is none, or more than one.
-size_t column_named(const Table& table, const std::string& name, std::string_view what);
+/// Throws a usage error if there is none, or more than one. `taken` are other things already: the error proposes
+/// none of these columns.
+size_t column_named(const Table& table,
+                    const std::string& name,
+                    std::string_view what,
+                    std::span<const std::string> taken = {});
 
 /// The error that a bad row is where it is not passed over.
 [[noreturn]] void refuse_bad_row(const BadRow& row);

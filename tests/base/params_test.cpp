@@ -96,6 +96,8 @@ TEST(Params, RefuseWhatIsNoNumberOrHasNoPlaceInOne) {
 TEST(Params, RefuseMalformedLists) {
   EXPECT_THAT(params_refusal("hidden"), HasSubstr("each part is name=value"));
   EXPECT_THAT(params_refusal("=3"), HasSubstr("each part is name=value"));
+  EXPECT_THAT(test::error_of([] { parse_param_values("drop=\"a,b\""); }),
+              HasSubstr("name=[\"a,b\"]"));
   EXPECT_THAT(params_refusal("hidden=1,hidden=2"), HasSubstr("each name is given once"));
 }
 

@@ -9,6 +9,7 @@
 #include "muster/base/file.h"
 #include "muster/base/text.h"
 
+#include "tests/support/error_of.h"
 #include "tests/support/folder.h"
 
 namespace muster::formats {
@@ -19,6 +20,18 @@ TEST(DatasetSpec, WhatComesFirstIsThePath) {
             (ParamValues{{"path", "/a/b"}, {"size", "8"}}));
   EXPECT_EQ(parse_dataset_spec("folder:size=8").params, (ParamValues{{"size", "8"}}));
   EXPECT_EQ(parse_dataset_spec("mnist").params, ParamValues());
+}
+
+TEST(DatasetSpec, AListInBracesIsRefusedWithWhatIsPossible) {
+  const auto refusal = [](const char* spec) {
+    return test::error_of([&] { parse_dataset_spec(spec); });
+  };
+  EXPECT_THAT(refusal("tar:train-{a,b}.tar"),
+              ::testing::AllOf(::testing::HasSubstr("(got \"b}.tar\")"),
+                               ::testing::HasSubstr("a-{0..9}.tar, a-*.tar")));
+  EXPECT_THAT(refusal("folder:a,b"), ::testing::Not(::testing::HasSubstr("braces")));
+  EXPECT_EQ(parse_dataset_spec("tar:a-{0..3}.tar,size=8").params,
+            (ParamValues{{"path", "a-{0..3}.tar"}, {"size", "8"}}));
 }
 
 TEST(DatasetSpec, APathIsMadeWhole) {

@@ -14,6 +14,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(Table, TheFirstRowNamesTheColumns) {
   const Table table = parse_table("label,text\nspam,\"a, b\"\nham,c\n", "rows.csv");
@@ -70,6 +71,16 @@ TEST(Table, RefusesColumnsThatAreNotThereOrTwice) {
               HasSubstr("rows.csv has the columns label, text, text"));
   EXPECT_THAT(test::refusal_of([&] { column_named(table, "text", "parameter \"text\""); }),
               HasSubstr("two are called"));
+}
+
+TEST(Table, ProposesNoColumnThatIsTaken) {
+  const Table table = parse_table("width1,width2,widths\n1,2,3\n", "rows.csv");
+  const auto refusal = [&](const std::vector<std::string>& taken) {
+    return test::error_of([&] { column_named(table, "width", "a feature", taken); });
+  };
+  EXPECT_THAT(refusal({}), HasSubstr("did you mean \"width1\"?"));
+  EXPECT_THAT(refusal({"width1", "width2"}), HasSubstr("did you mean \"widths\"?"));
+  EXPECT_THAT(refusal({"width1", "width2", "widths"}), Not(HasSubstr("hint")));
 }
 
 }  // namespace

@@ -42,6 +42,7 @@ void print_numbers(const train::Evaluation& seen, std::ostream& out) {
 int evaluate_command(std::span<const std::string> args, program::Console& console) {
   EvaluateFlags flags;
   if (const auto over = program::parse(*evaluate_app(flags), args, console)) return *over;
+  flags.ask.needs_targets = true;
   const auto env = rank_env_from();
   const train::Surroundings around = train::surroundings_of(env, device_kinds());
   const train::Placement placed = train::place_asked(flags.ask, around);

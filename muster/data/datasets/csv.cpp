@@ -140,8 +140,7 @@ at::Tensor targets_of(Table& table, const LearnedRows& learned) {
 }
 
 bool is_dropped(const CsvDataOptions& options, const std::string& column) {
-  if (options.drop.empty()) return false;
-  const std::vector<std::string> names = names_in(options.drop);
+  const std::vector<std::string> names = formats::columns_in(options.drop);
   return std::ranges::find(names, column) != names.end();
 }
 
@@ -163,7 +162,8 @@ at::Tensor known_targets_of(Table& table,
   const size_t bad_before = table.bad.size();
   at::Tensor targets = targets_of(table, learned);
   if (options.bad_rows == "raise" && table.bad.size() > bad_before)
-    table.bad[bad_before].why += concat("; drop=", learned.target, " leaves the target away");
+    table.bad[bad_before].why +=
+        concat("; drop=", name_text(learned.target), " leaves the target away");
   return targets;
 }
 
@@ -177,9 +177,55 @@ void check_keeps_features(const CsvDataOptions& options, const LearnedRows& lear
   }
 }
 
+std::vector<std::string> feature_columns(const LearnedRows& learned) {
+  std::vector<std::string> names;
+  for (const Feature& feature : learned.features) names.push_back(feature.column);
+  return names;
+}
+
+/// The column of one feature is none of another's, nor the target.
+void check_has_features(const Table& table, const LearnedRows& learned) {
+  std::vector<std::string> taken = feature_columns(learned);
+  taken.push_back(learned.target);
+  for (const Feature& feature : learned.features)
+    column_named(table, feature.column, "a feature of the run", taken);
+}
+
+/// Slips of the hand, as a training refuses them. The run's target may be missing. Where the rows are those of `test`,
+/// what is said may be of the other file alone.
+void check_said_columns(const Table& table,
+                        const CsvDataOptions& options,
+                        const LearnedRows& learned) {
+  const auto check = [&](const std::string& said, std::string_view what) {
+    for (const std::string& name : formats::columns_in(said)) {
+      const bool is_there = std::ranges::find(table.columns, name) != table.columns.end();
+      if (is_there || name == learned.target) continue;
+      const bool is_of_test = table.name == options.test;
+      column_named(is_of_test ? read_csv(options, options.path) : Table(table), name, what);
+    }
+  };
+  check(options.drop, "parameter \"drop\"");
+  check(options.categorical, "parameter \"categorical\"");
+}
+
+/// Of rows that answers are to be measured by.
+void check_has_target(const Table& table,
+                      const CsvDataOptions& options,
+                      const LearnedRows& learned) {
+  if (table.rows.empty() || !lacks_target(table, options, learned.target)) return;
+  const bool is_column = std::ranges::find(table.columns, learned.target) != table.columns.end();
+  throw usage_error(
+      {.refused = concat("the target \"", learned.target, "\" of the run"),
+       .rule = concat("answers are measured by a column of that name in ", table.name),
+       .value = is_dropped(options, learned.target) ? concat("drop=", name_text(learned.target))
+                : is_column                         ? "one that is empty in every row"
+                            : concat("the columns ", join(table.columns, ", ")),
+       .hint = "target=COLUMN names it anew; `muster predict` writes answers without it"});
+}
+
 /// A target that is named anew.
 void check_target(const Table& table, const LearnedRows& learned, const std::string& target) {
-  column_named(table, target, "parameter \"target\"");
+  column_named(table, target, "parameter \"target\"", feature_columns(learned));
   if (std::ranges::find(learned.features, target, &Feature::column) == learned.features.end())
     return;
   throw usage_error({.refused = "parameter \"target\"",
@@ -238,11 +284,18 @@ std::shared_ptr<const Dataset> as_rows(const Table& table,
       std::move(rows), std::move(spec), json_of(learned), std::move(remarks));
 }
 
+/// What a table that was not learned from is read for.
+enum class ReadFor {
+  kTest,      // of the training itself
+  kAnswers,   // targets may be missing
+  kMeasures,  // of answers
+};
+
 /// Of a table that was learned from before.
 std::shared_ptr<const Dataset> open_learned(const CsvDataOptions& options,
                                             const std::filesystem::path& path,
                                             LearnedRows learned,
-                                            bool needs_target) {
+                                            ReadFor purpose) {
   Table table = read_csv(options, path);
   if (options.is_measured() && !learned.measured) {
     throw usage_error({.refused = concat(formats::kCsvDataOwner, " parameter \"target_kind\""),
@@ -257,9 +310,13 @@ std::shared_ptr<const Dataset> open_learned(const CsvDataOptions& options,
   }
   if (learned.measured) learned.measured->column = learned.target;
   check_keeps_features(options, learned);
+  if (purpose != ReadFor::kTest) check_said_columns(table, options, learned);
+  check_has_features(table, learned);
+  if (purpose == ReadFor::kMeasures) check_has_target(table, options, learned);
   formats::move_bad_numbers(table, learned.features);
-  const at::Tensor targets =
-      needs_target ? targets_of(table, learned) : known_targets_of(table, options, learned);
+  const at::Tensor targets = purpose == ReadFor::kAnswers
+                                 ? known_targets_of(table, options, learned)
+                                 : targets_of(table, learned);
   apply_bad_rows(table, options);
   return as_rows(table, targets, learned);
 }
@@ -321,11 +378,11 @@ std::shared_ptr<const Dataset> open_csv(const DatasetRequest& request) {
     return open_learned(options,
                         wants_test && has_test ? options.test : options.path,
                         learned_rows(request.learned),
-                        /*needs_target=*/false);
+                        request.needs_targets ? ReadFor::kMeasures : ReadFor::kAnswers);
   TrainingTable training = learn_from(options, options.path, !has_test);
   if (!request.learned.empty()) training.learned = learned_rows(request.learned);
   if (has_test && wants_test)
-    return open_learned(options, options.test, training.learned, /*needs_target=*/true);
+    return open_learned(options, options.test, training.learned, ReadFor::kTest);
   const auto rows = as_rows(training.table, training.targets, training.learned, training.remarks);
   if (has_test) return rows;
   return training.parts[wants_test ? 1 : 0]->over(rows);

@@ -183,7 +183,7 @@ std::shared_ptr<const Dataset> open_other_texts(const DatasetRequest& request,
   const LearnedTexts learned = learned_before(request, options);
   const auto [train, test] = text::find_text_splits(options.path, options.test);
   LabelledTexts texts = text::read_texts(
-      options, request.split == Split::kTest ? test : train, /*needs_target=*/false);
+      options, request.split == Split::kTest ? test : train, request.needs_targets);
   std::vector<int64_t> targets = number_targets(texts, learned.classes, options);
   return encoded(std::move(texts), std::move(targets), learned);
 }

@@ -55,13 +55,13 @@ void DeviceMemory::begin(const FakeAcceleratorOptions& options) {
 
 size_t DeviceMemory::allocate(size_t bytes, size_t stream) {
   const size_t rounded = (bytes + kBlockStep - 1) / kBlockStep * kBlockStep;
-  if (fails_now()) throw_out_of_memory(bytes, true);
+  if (fails_now()) throw_out_of_memory(rounded, true);
   make_room(rounded);
-  if (now_of(stats_.active_bytes) + rounded > capacity_) throw_out_of_memory(bytes, false);
+  if (now_of(stats_.active_bytes) + rounded > capacity_) throw_out_of_memory(rounded, false);
   const std::optional<size_t> offset =
       heap_.allocate(rounded, in_pieces_ ? capacity_ : kRegionBytes);
   if (!offset)
-    throw_out_of_memory(bytes,
+    throw_out_of_memory(rounded,
                         false);  // only holes, between tensors of older accelerators at least
   MemoryBlock block{
       .bytes = rounded, .requested = bytes, .stream = stream, .tag = memory::this_thread_tag()};

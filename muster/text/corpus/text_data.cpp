@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "muster/base/error.h"
+#include "muster/base/name_list.h"
 #include "muster/base/text.h"
 #include "muster/formats/data_params.h"
 
@@ -11,6 +12,8 @@ namespace muster::text {
 TextDataOptions text_data_options(const ParamValues& params,
                                   const std::filesystem::path& data_dir) {
   auto options = resolve_params<TextDataOptions>(kTextDataParams, params, kTextDataOwner);
+  options.text = name_in(options.text);
+  options.target = name_in(options.target);
   const auto refuse = [](const char* name, const char* rule, std::string value) {
     formats::refuse_data_param(kTextDataOwner, name, rule, std::move(value));
   };

@@ -146,9 +146,11 @@ DatasetPtr own_part(const std::string& split, const TrainPlan& plan, const Datas
   return parts.validation;
 }
 
-DatasetPtr wanted_split(const std::string& split, const Wanted& wanted, const TrainPlan& plan) {
+DatasetPtr wanted_split(const AskOptions& said, const Wanted& wanted, const TrainPlan& plan) {
+  const std::string& split = said.split;
   const auto open = [&](data::Split part) {
-    return open_split(wanted.data, wanted.data_dir, part, wanted.learned, !wanted.is_own);
+    return open_split(
+        wanted.data, wanted.data_dir, part, wanted.learned, !wanted.is_own, said.needs_targets);
   };
   if (split == "test") return open(data::Split::kTest);
   const std::vector<std::string> known{"test", "train", "validation"};
@@ -225,7 +227,7 @@ AskedClassifier ask_classifier(const AskOptions& said,
                         .device = device};
   if (told.at("averaged").get<bool>())
     asked.notes.emplace_back("the weights are the averages of --ema-decay");
-  DatasetPtr samples = wanted_split(said.split, wanted, plan);
+  DatasetPtr samples = wanted_split(said, wanted, plan);
   check_fits(wanted, samples->spec(), seen);
   check_class_names(told.at("plan"), samples->spec(), said_data(wanted.data, wanted.data_dir));
   if (wanted.is_own) note_content(said.split, plan, samples, asked.notes);

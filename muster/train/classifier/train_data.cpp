@@ -35,7 +35,8 @@ DatasetPtr open_split(const std::string& spec,
                       const std::filesystem::path& data_dir,
                       data::Split split,
                       const std::string& learned,
-                      bool is_other) {
+                      bool is_other,
+                      bool needs_targets) {
   const Spec asked = found_spec(spec, data_dir);
   return data::datasets()
       .at(asked.name)
@@ -43,7 +44,8 @@ DatasetPtr open_split(const std::string& spec,
              .split = split,
              .params = asked.params,
              .learned = learned,
-             .is_other = is_other});
+             .is_other = is_other,
+             .needs_targets = needs_targets});
 }
 
 TrainData open_data(const std::string& spec,

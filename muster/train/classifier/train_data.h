@@ -21,14 +21,15 @@ struct TrainData {
   std::vector<std::string> remarks = {};  ///< for people: files that are gone and not needed
 };
 
-/// Opens a split of the dataset of `spec` ("name:key=value"). `learned` and `is_other` as in
-/// data::DatasetRequest. With `data_dir` files of its parameters are looked for beside it, see
+/// Opens a split of the dataset of `spec` ("name:key=value"). `learned`, `is_other` and `needs_targets` as
+/// in data::DatasetRequest. With `data_dir` files of its parameters are looked for beside it, see
 /// formats::look_beside(). Throws what the dataset throws.
 DatasetPtr open_split(const std::string& spec,
                       const std::filesystem::path& data_dir,
                       data::Split split,
                       const std::string& learned = {},
-                      bool is_other = false);
+                      bool is_other = false,
+                      bool needs_targets = false);
 
 /// Both splits. `learned`: by a run that goes on; where a tokenizer or a list of classes is gone that it
 /// was learned from, samples are read by it, else it is learned anew.

@@ -19,6 +19,7 @@ struct AskOptions {
   int64_t workers = -1;            ///< loader threads per rank; -1: from cores and ranks
   std::string device = "auto";     ///< auto, cpu, or a kind of device: cuda, or cuda:1
   std::string backend = "auto";    ///< a name of `muster list backends`, or auto
+  bool needs_targets = false;      ///< answers are measured: samples without a target are refused
 };
 
 /// One of them, for help; as OptionInfo.

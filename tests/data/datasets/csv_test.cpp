@@ -18,6 +18,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class CsvEntry : public ::testing::Test {
  protected:
@@ -161,7 +162,7 @@ TEST_F(CsvEntry, ATargetThatIsEmptyOrLeftAwayIsNone) {
   EXPECT_FALSE(has_target(*numbers, "x,price\n1,\n2, \n", ""));
   EXPECT_FALSE(has_target(*numbers, "x,price\n1,2\n2,oops\n", "drop=price"));
   EXPECT_FALSE(has_target(*classes, "x,y,kind\n1,1,\n2,2,\n", ""));
-  EXPECT_FALSE(has_target(*classes, "x,y,kind\n1,1,a\n2,2,c\n", "drop=[kind,z]"));
+  EXPECT_FALSE(has_target(*classes, "x,y,kind\n1,1,a\n2,2,c\n", "drop=[kind]"));
   EXPECT_TRUE(has_target(*numbers, "x,price\n1,2\n2,3\n3,\n", "bad_rows=skip"));
   const std::string part = put("part.csv", "x,price\n1,2\n2,\n");
   EXPECT_THAT(test::error_of([&] { open(Split::kTest, part, "", numbers->learned(), true); }),
@@ -169,6 +170,69 @@ TEST_F(CsvEntry, ATargetThatIsEmptyOrLeftAwayIsNone) {
   EXPECT_THAT(
       test::refusal_of([&] { open(Split::kTest, part, "drop=x", numbers->learned(), true); }),
       HasSubstr("\"drop\": what the run's model is given is not left away (got x)"));
+}
+
+// A slip of the hand is none of the columns that a file may lack.
+TEST_F(CsvEntry, ColumnsThatAreSaidOfOtherFilesAreThere) {
+  const auto learned = open(Split::kTrain, put_rows(), "target=kind")->learned();
+  const std::string asked = put("asked.csv", "x,y,id\n1,1,7\n");
+  const auto opened = [&](const std::string& params) {
+    return test::error_of([&] { open(Split::kTest, asked, params, learned, /*is_other=*/true); });
+  };
+  EXPECT_EQ(opened("drop=[id,kind]"), test::kNoError) << "the run's target may be missing";
+  EXPECT_THAT(opened("drop=ids"),
+              AllOf(HasSubstr("parameter \"drop\": "), HasSubstr("did you mean \"id\"?")));
+  EXPECT_THAT(opened("categorical=z"), HasSubstr("parameter \"categorical\": "));
+  const std::string beside = ",test=" + put("test.csv", "x,y\n1,1\n");
+  EXPECT_EQ(opened("drop=id" + beside), test::kNoError) << "of the file beside it";
+  EXPECT_THAT(opened("drop=ids" + beside), HasSubstr("asked.csv has the columns x, y, id"));
+}
+
+TEST_F(CsvEntry, AMissingFeatureIsNoneOfTheOthers) {
+  const std::string path = put("wide.csv", "width1,width2,kind\n1,2,a\n2,1,b\n3,1,a\n4,5,b\n");
+  const auto learned = open(Split::kTrain, path, "target=kind,test=" + path)->learned();
+  const auto opened = [&](const char* table) {
+    return test::error_of(
+        [&] { open(Split::kTest, put("asked.csv", table), "", learned, /*is_other=*/true); });
+  };
+  EXPECT_THAT(opened("width1,other\n1,2\n"),
+              AllOf(HasSubstr("has the columns width1, other (got \"width2\")"),
+                    Not(HasSubstr("did you mean"))));
+  EXPECT_THAT(opened("width1,width3\n1,2\n"), HasSubstr("did you mean \"width3\"?"));
+}
+
+TEST_F(CsvEntry, AnswersAreMeasuredByATargetThatIsThere) {
+  const auto learned = open(Split::kTrain, put_rows(), "target=kind")->learned();
+  const auto opened = [&](const char* table, const char* params) {
+    ParamValues values = parse_param_values(params);
+    values["path"] = put("asked.csv", table);
+    return test::error_of([&] {
+      datasets().at("csv").open({.split = Split::kTest,
+                                 .params = values,
+                                 .learned = learned,
+                                 .is_other = true,
+                                 .needs_targets = true});
+    });
+  };
+  EXPECT_EQ(opened("x,y,kind\n1,1,a\n", ""), test::kNoError);
+  EXPECT_THAT(opened("x,y,sort\n1,1,a\n", ""),
+              AllOf(HasSubstr("the target \"kind\" of the run"),
+                    HasSubstr("asked.csv (got the columns x, y, sort)")));
+  EXPECT_EQ(opened("x,y,sort\n1,1,a\n", "target=sort"), test::kNoError);
+  EXPECT_THAT(opened("x,y,kind\n1,1,\n", ""), HasSubstr("empty in every row"));
+  EXPECT_THAT(opened("x,y,kind\n1,1,a\n", "drop=kind"), HasSubstr("(got drop=kind)"));
+}
+
+TEST_F(CsvEntry, NamesWithACommaStandInQuotes) {
+  const std::string path = put("commas.csv", "x,\"a,b\",\"c,d\"\n1,p,k\n2,q,l\n3,p,k\n4,q,l\n");
+  const std::string test = ",test=" + path;
+  const auto width = [&](const std::string& params) {
+    return open(Split::kTrain, path, params + test)->spec().sample_shape;
+  };
+  EXPECT_THAT(width("target=[\"c,d\"],drop=[\"a,b\"]"), ElementsAre(1));
+  EXPECT_THAT(width("target=[\"c,d\"],categorical=[\"a,b\"]"), ElementsAre(3));
+  EXPECT_THAT(test::error_of([&] { width("target=[\"c,d\"]"); }),
+              HasSubstr("drop=[\"a,b\"] leaves it away"));
 }
 
 TEST_F(CsvEntry, ATargetIsNoFeatureAndIsNotDropped) {

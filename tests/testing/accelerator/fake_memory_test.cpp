@@ -58,6 +58,14 @@ TEST(FakeMemory, TheErrorSaysWhatWasAskedForAndWhatThereIs) {
                         "tensors, and 0 B is reserved but unallocated."));
 }
 
+// Else it would say that there was room.
+TEST(FakeMemory, WhatIsAskedForIsWholeBlocks) {
+  const FakeAccelerator fake({.bytes_per_device = 400});
+  EXPECT_THAT(error_of([] { torch::empty({1}, kFake0); }),
+              HasSubstr("Tried to allocate 512 B. Device 0 has a total capacity of 400 B of which "
+                        "400 B is free."));
+}
+
 TEST(FakeMemory, WorkspacesOfKernelsCount) {
   FakeAccelerator fake;
   const auto doubles = at::TensorOptions(kFake0).dtype(at::kDouble);
