@@ -188,8 +188,13 @@ std::string why_not(const tune::StudyCore& core, const TellFlags& flags) {
   if (flags.number < 0 || flags.number >= static_cast<int64_t>(core.trials().size()))
     return concat("the study has ", trials_text(core.trials().size()));
   const tune::Trial& trial = core.trials()[static_cast<size_t>(flags.number)];
-  if (core.is_asked(flags.number)) return concat("attempt ", trial.attempt, " is with another");
+  if (core.is_asked(flags.number))
+    return concat("attempt ", trial.attempt, " was given out after that one");
   if (trial.state == tune::TrialState::kRunning) return "it is run by the tuner";
+  if (trial.state == tune::TrialState::kPaused)
+    return "it is PAUSED, until `muster study ask` gives it out once more";
+  if (trial.state == tune::TrialState::kPending)
+    return "it waits until `muster study ask` gives it out once more";
   return concat("it is ", tune::optuna_name(trial.state));
 }
 

@@ -44,7 +44,8 @@ std::vector<std::string> names_in(std::string_view text) {
     size_t end = std::min(text.find(','), text.size());
     std::optional<QuotedName> quoted = is_list ? quoted_name(text) : std::nullopt;
     if (quoted) end = quoted->end;
-    names.push_back(quoted ? std::move(quoted->name) : std::string(trim(text.substr(0, end))));
+    std::string name = quoted ? std::move(quoted->name) : std::string(trim(text.substr(0, end)));
+    if (quoted || !is_list || !name.empty()) names.push_back(std::move(name));
     if (end == text.size()) return names;
     text.remove_prefix(end + 1);
   }
@@ -57,7 +58,9 @@ std::string name_in(std::string_view text) {
 }
 
 std::string name_text(std::string_view name) {
-  if (names_in(name) == std::vector<std::string>{std::string(name)}) return std::string(name);
+  const bool is_plain = !name.empty() && name.find_first_of("[]") == std::string_view::npos &&
+                        names_in(name) == std::vector<std::string>{std::string(name)};
+  if (is_plain) return std::string(name);
   std::string text = "[\"";
   for (const char letter : name) text += letter == '"' ? "\"\"" : std::string(1, letter);
   return text + "\"]";

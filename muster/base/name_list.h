@@ -7,8 +7,8 @@
 
 namespace muster {
 
-/// "a" or "[a,b]", without the blanks around each name, which may be empty. In brackets a name may stand in quotes,
-/// as in CSV: ["a,b",c] are two, and "" in quotes is one quote.
+/// "a" or "[a,b]", without the blanks around each name. In brackets a name may stand in quotes, as in CSV: ["a,b",c]
+/// are two, and "" in quotes is one quote. An empty name in brackets is one only in quotes: [] are none, [""] is one.
 std::vector<std::string> names_in(std::string_view text);
 
 /// Of a parameter that is one name: as it stands, or in brackets and quotes, ["a,b"].

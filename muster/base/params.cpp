@@ -10,11 +10,32 @@
 namespace muster {
 namespace {
 
-/// At commas outside brackets; nothing where a bracket has no other one.
+/// Behind a name in quotes that begins at `at`, where in brackets a name begins; `at` where none does.
+size_t behind_quoted_name(std::string_view text, size_t at) {
+  if (text[at] != '"') return at;
+  const size_t before = text.substr(0, at).find_last_not_of(" \t");
+  if (before == std::string_view::npos || (text[before] != '[' && text[before] != ',')) return at;
+  for (size_t end = at + 1; end < text.size(); ++end) {
+    if (text[end] != '"') continue;
+    if (!text.substr(end + 1).starts_with('"')) return end + 1;
+    ++end;
+  }
+  return at;
+}
+
+/// At commas outside brackets; nothing where a bracket has no other one. Those in quoted names
+/// (names_in) are letters.
 std::optional<std::vector<std::string>> split_outside_brackets(std::string_view text) {
   std::vector<std::string> parts(1);
   int open = 0;
-  for (const char letter : text) {
+  for (size_t at = 0; at < text.size(); ++at) {
+    const size_t behind = open > 0 ? behind_quoted_name(text, at) : at;
+    if (behind > at) {
+      parts.back() += text.substr(at, behind - at);
+      at = behind - 1;
+      continue;
+    }
+    const char letter = text[at];
     if (letter == '[') ++open;
     if (letter == ']') --open;
     if (open < 0) return std::nullopt;

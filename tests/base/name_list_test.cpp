@@ -8,12 +8,14 @@ namespace muster {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 TEST(NameList, IsOneNameOrSeveralInBrackets) {
   EXPECT_THAT(names_in("a"), ElementsAre("a"));
-  EXPECT_THAT(names_in("[a, b ,]"), ElementsAre("a", "b", ""));
+  EXPECT_THAT(names_in("[a, b ,]"), ElementsAre("a", "b"));
   EXPECT_THAT(names_in(""), ElementsAre(""));
-  EXPECT_THAT(names_in("[]"), ElementsAre(""));
+  EXPECT_THAT(names_in("[]"), IsEmpty());
+  EXPECT_THAT(names_in("[\"\"]"), ElementsAre(""));
 }
 
 TEST(NameList, InBracketsNamesMayStandInQuotes) {
@@ -32,7 +34,7 @@ TEST(NameList, ASingleNameMayHaveACommaToo) {
 
 TEST(NameList, ANameIsSaidAsItIsRead) {
   EXPECT_EQ(name_text("a b"), "a b");
-  for (const char* name : {"a", "a,b", " a", "\"a\"", "say \"a\", twice", "[a]", ""})
+  for (const char* name : {"a", "a,b", " a", "\"a\"", "say \"a\", twice", "[a]", "[a", "a]", ""})
     EXPECT_THAT(names_in(name_text(name)), ElementsAre(name));
 }
 

@@ -19,8 +19,9 @@ inline constexpr std::string_view kOptunaRevision = "v3.2.0.a";
 inline constexpr size_t kMostStudyName = 512;  ///< bytes
 /// System attribute of a trial that is a failed one of ours once more: its number.
 inline constexpr std::string_view kAgainAttribute = "muster:again";
-/// And that one's point, an array of numbers, null for NaN: who runs it need not read the log.
-inline constexpr std::string_view kPointAttribute = "muster:point";
+/// And {"began":…,"point":[…]}: when that one's study began, so that a copy of the attributes in another
+/// study is known for one; and its point, null for NaN, so that who runs it need not read the log.
+inline constexpr std::string_view kFailedAttribute = "muster:failed";
 /// Of one that `muster study add` put in: true.
 inline constexpr std::string_view kAddedAttribute = "muster:added";
 

@@ -1,8 +1,10 @@
 // Studies of a file, looked at beside a running tuner; and what a Storage does by its other calls.
+#include <array>
 #include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/tune/storage/once_more.h"
 #include "muster/tune/storage/optuna_schema.h"
 #include "muster/tune/storage/storage.h"
 #include "muster/tune/storage/study_tables.h"
@@ -151,7 +153,8 @@ std::map<int64_t, int64_t> read_optuna_numbers(const std::filesystem::path& file
   return numbers;
 }
 
-/// Optuna's table is never behind the log but by reports: Note [Busy studies].
+/// Optuna's table is never behind the log but by reports (Note [Busy studies]). What has failed there may
+/// have ended well, without a number: that the log says.
 std::optional<TrialState> read_end_of_trial(const std::filesystem::path& file,
                                             std::string_view study,
                                             int64_t number) {
@@ -164,6 +167,10 @@ std::optional<TrialState> read_end_of_trial(const std::filesystem::path& file,
   row.bind(1, id).bind(2, number);
   if (!row.step()) return std::nullopt;
   const TrialState state = state_of(row.text(0));
+  if (state == TrialState::kFailed) {
+    const auto logged = select_logged_trials(reader.database(), id, std::array{number});
+    return logged.at(number).end == TrialState::kComplete ? TrialState::kComplete : state;
+  }
   return is_over(state) ? std::optional(state) : std::nullopt;
 }
 

@@ -2,11 +2,9 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cmath>
 #include <filesystem>
 #include <map>
 #include <set>
-#include <variant>
 
 #include <errno.h>
 #include <stdlib.h>
@@ -16,6 +14,7 @@
 #include "muster/base/text.h"
 #include "muster/tune/core/study_paths.h"
 #include "muster/tune/space/python_text.h"
+#include "muster/tune/storage/once_more.h"
 #include "muster/tune/storage/optuna_schema.h"
 #include "muster/tune/storage/storage.h"
 #include "muster/tune/storage/study_tables.h"
@@ -37,6 +36,7 @@ constexpr std::array<const char*, 5> kTablesOfStudies = {
 /// A failed trial of ours.
 struct FailedTrial {
   int64_t trial_id = 0, number = 0, optuna_number = 0;
+  Point point;
 };
 
 /// Writes the rows of trials that wait.
@@ -51,46 +51,49 @@ class WaitingRows {
 
   WaitingRows(Database& database, int64_t study_id) : database_(database), study_id_(study_id) {}
 
+  /// To Optuna one has failed, too, that ended well without a number: that the log says.
   std::vector<FailedTrial> failed() {
     Statement rows = database_.prepare(
         "SELECT t.trial_id, m.number, t.number FROM muster_trials AS m JOIN trials AS t "
         "ON t.trial_id = m.trial_id WHERE t.study_id = ? AND t.state = 'FAIL' ORDER BY m.number");
     rows.bind(1, study_id_);
     std::vector<FailedTrial> trials;
-    while (rows.step()) trials.push_back({rows.integer(0), rows.integer(1), rows.integer(2)});
+    while (rows.step()) trials.push_back({rows.integer(0), rows.integer(1), rows.integer(2), {}});
+    std::vector<int64_t> numbers;
+    for (const FailedTrial& trial : trials) numbers.push_back(trial.number);
+    std::map<int64_t, LoggedTrial> logged = select_logged_trials(database_, study_id_, numbers);
+    std::erase_if(trials, [&](const FailedTrial& trial) {
+      return logged.at(trial.number).end == TrialState::kComplete;
+    });
+    for (FailedTrial& trial : trials) trial.point = std::move(logged.at(trial.number).point);
     return trials;
   }
 
   /// Trials that were put in once more, whatever became of that.
   std::set<int64_t> restarted() {
     Statement rows = database_.prepare(
-        "SELECT a.value_json FROM trial_system_attributes AS a JOIN trials AS t "
+        "SELECT t.trial_id FROM trial_system_attributes AS a JOIN trials AS t "
         "ON t.trial_id = a.trial_id WHERE t.study_id = ? AND a.\"key\" = ?");
     rows.bind(1, study_id_).bind(2, kAgainAttribute);
+    OnceMoreReader reader(database_, study_id_);
     std::set<int64_t> numbers;
     while (rows.step()) {
-      if (const auto number = to_int(rows.text(0))) numbers.insert(*number);
+      if (const auto trial = reader.read(rows.integer(0))) numbers.insert(trial->number);
     }
     return numbers;
   }
 
-  /// `point`: the trial's.
-  void put_in(const FailedTrial& trial, const Point& point) {
+  void put_in(const FailedTrial& trial) {
     const int64_t id = add_waiting();
     set_attribute(id, kAgainAttribute, std::to_string(trial.number));
-    if (!point.empty()) set_attribute(id, kPointAttribute, point_text(point));
+    if (const auto began_s = select_began(database_, study_id_))
+      set_attribute(id, kFailedAttribute, failed_attribute(*began_s, trial.point));
     // Optuna's names, by which its samplers and pages know such a trial.
     set_attribute(id, "failed_trial", std::to_string(trial.optuna_number));
     set_attribute(id, "fixed_params", params_of(trial));
   }
 
  private:
-  static std::string point_text(const Point& point) {
-    Json json = Json::array();
-    for (const double number : point) json.push_back(std::isnan(number) ? Json() : Json(number));
-    return json_text(json);
-  }
-
   int64_t add_waiting() {
     database_
         .prepare(
@@ -127,26 +130,15 @@ class WaitingRows {
   int64_t study_id_;
 };
 
-/// The points of our trials, as each had its own last: by one walk over the log.
-std::map<int64_t, Point> points_of(Database& database,
-                                   int64_t study_id,
-                                   const std::vector<FailedTrial>& trials) {
-  std::map<int64_t, Point> points;
-  for (const FailedTrial& trial : trials) points[trial.number];
-  Statement rows = database.prepare(
-      "SELECT event_key, time, trial, kind, payload FROM muster_events WHERE event_key >= ? AND "
-      "event_key < ? AND kind IN ('trial_added', 'attempt_started') ORDER BY event_key");
-  rows.bind(1, event_key(study_id, 0)).bind(2, event_key(study_id + 1, 0));
-  while (rows.step()) {
-    const auto wanted = points.find(rows.integer(2));
-    if (wanted == points.end()) continue;
-    Event event = event_of(rows, study_id);
-    auto* const added = std::get_if<TrialAdded>(&event.what);
-    auto* const started = std::get_if<AttemptStarted>(&event.what);
-    Point& now = added != nullptr ? added->point : started->point;
-    if (!now.empty()) wanted->second = std::move(now);  // else it goes on with what it had
-  }
-  return points;
+/// "failed: 1, 4".
+std::string failed_numbers(std::span<const FailedTrial> failed) {
+  constexpr size_t kMostNamed = 20;
+  if (failed.empty()) return "no trial of ours has";
+  std::vector<std::string> numbers;
+  for (const FailedTrial& trial : failed.first(std::min(failed.size(), kMostNamed)))
+    numbers.push_back(std::to_string(trial.number));
+  if (failed.size() > kMostNamed) numbers.emplace_back("…");
+  return concat("failed: ", join(numbers, ", "));
 }
 
 /// The study's id; a usage error if it is not there.
@@ -267,17 +259,16 @@ std::vector<int64_t> restart_failed_trials(const std::filesystem::path& file,
     if (std::ranges::find(failed, number, &FailedTrial::number) != failed.end()) continue;
     throw usage_error({.refused = concat("trial ", number, " cannot be restarted"),
                        .rule = "only one that has failed can be",
-                       .hint = concat(failed.size(), failed.size() == 1 ? " has" : " have")});
+                       .hint = failed_numbers(failed)});
   }
   std::vector<FailedTrial> wanted = failed;
   std::erase_if(wanted, [&](const FailedTrial& trial) {
     return numbers.empty() ? before.contains(trial.number)
                            : std::ranges::find(numbers, trial.number) == numbers.end();
   });
-  const std::map<int64_t, Point> points = points_of(database, id, wanted);
   std::vector<int64_t> done;
   for (const FailedTrial& trial : wanted) {
-    restarter.put_in(trial, points.at(trial.number));
+    restarter.put_in(trial);
     done.push_back(trial.number);
   }
   if (!done.empty()) {

@@ -9,6 +9,7 @@
 #include "muster/base/text.h"
 #include "muster/tune/core/description.h"
 #include "muster/tune/space/python_text.h"
+#include "muster/tune/storage/once_more.h"
 #include "muster/tune/storage/optuna_schema.h"
 #include "muster/tune/storage/waiting_reader.h"
 
@@ -64,13 +65,12 @@ void take_constraint(const Json& json, std::vector<double>& constraints) {
 /// What other tables have of a trial.
 class TrialDetails {
  public:
-  explicit TrialDetails(Database& database)
+  TrialDetails(Database& database, int64_t study_id)
       : params_(database.prepare("SELECT param_name, param_value, distribution_json "
                                  "FROM trial_params WHERE trial_id = ?")),
         points_(database.prepare("SELECT step, intermediate_value_type, intermediate_value FROM "
                                  "trial_intermediate_values WHERE trial_id = ? ORDER BY step")),
-        again_(database.prepare("SELECT value_json FROM trial_system_attributes WHERE "
-                                "trial_id = ? AND \"key\" = ?")),
+        once_more_(database, study_id),
         values_(database.prepare("SELECT value_type, value FROM trial_values WHERE trial_id = ? "
                                  "ORDER BY objective")),
         constraints_(database.prepare(
@@ -88,8 +88,7 @@ class TrialDetails {
       trial.intermediate.emplace_back(points_.integer(0),
                                       from_value_type(points_.text(1), points_.number(2)));
     }
-    again_.bind(1, trial_id).bind(2, kAgainAttribute);
-    while (again_.step()) trial.again = to_int(again_.text(0));
+    if (const auto failed = once_more_.read(trial_id)) trial.again = failed->number;
     values_.bind(1, trial_id);
     while (values_.step())
       trial.values.push_back(from_value_type(values_.text(0), values_.number(1)));
@@ -105,7 +104,9 @@ class TrialDetails {
   }
 
  private:
-  Statement params_, points_, again_, values_, constraints_;
+  Statement params_, points_;
+  OnceMoreReader once_more_;
+  Statement values_, constraints_;
 };
 
 }  // namespace
@@ -236,8 +237,8 @@ std::vector<ForeignTrial> select_foreign_trials(Database& database, int64_t stud
                                            has_own_tables(database) ? kNotOurs : "",
                                            "ORDER BY t.number"));
   rows.bind(1, study_id);
-  TrialDetails details(database);
-  WaitingReader reader(database);
+  TrialDetails details(database, study_id);
+  WaitingReader reader(database, study_id);
   const std::optional<Space> space = described_space(database, study_id);
   std::vector<ForeignTrial> trials;
   while (rows.step()) {
@@ -281,7 +282,7 @@ OtherTrials::OtherTrials(Database& database, int64_t study_id, const OpenedTrial
                                         "ORDER BY t.trial_id"))),
       row_(database.prepare(
           concat("SELECT t.number, t.state FROM trials AS t WHERE t.trial_id = ? AND ", kNotOurs))),
-      reader_(database),
+      reader_(database, study_id),
       seen_(opened.newest),
       open_(opened.others.begin(), opened.others.end()) {
   look_at_open();
@@ -331,7 +332,7 @@ std::vector<ForeignTrial> OtherTrials::take_finished() {
   for (const int64_t trial_id : std::exchange(finished_, {})) {
     Statement row = database_.prepare(concat(kForeignColumns, "WHERE t.trial_id = ?"));
     row.bind(1, trial_id);
-    TrialDetails details(database_);
+    TrialDetails details(database_, study_id_);
     try {
       if (row.step()) trials.push_back(foreign_trial_of(row, details));
     } catch (const Error& error) {

@@ -1,6 +1,6 @@
 #include "muster/tune/storage/waiting_reader.h"
 
-#include <limits>
+#include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/json.h"
@@ -8,27 +8,12 @@
 #include "muster/tune/storage/optuna_schema.h"
 
 namespace muster::tune {
-namespace {
-
-/// Empty for what is no point.
-Point point_in(const Json& json) {
-  Point point;
-  if (!json.is_array()) return point;
-  for (const Json& number : json) {
-    if (!number.is_null() && !number.is_number()) return {};
-    point.push_back(number.is_null() ? std::numeric_limits<double>::quiet_NaN()
-                                     : number.get<double>());
-  }
-  return point;
-}
-
-}  // namespace
-
-WaitingReader::WaitingReader(Database& database)
+WaitingReader::WaitingReader(Database& database, int64_t study_id)
     : params_(database.prepare("SELECT param_name, param_value, distribution_json "
                                "FROM trial_params WHERE trial_id = ?")),
       attributes_(database.prepare("SELECT \"key\", value_json FROM trial_system_attributes "
-                                   "WHERE trial_id = ?")) {}
+                                   "WHERE trial_id = ?")),
+      once_more_(database, study_id) {}
 
 /// Optuna's enqueue_trial keeps what is fixed in an attribute; create_trial has parameters.
 WaitingTrial WaitingReader::read(int64_t trial_id, int64_t number) {
@@ -38,6 +23,10 @@ WaitingTrial WaitingReader::read(int64_t trial_id, int64_t number) {
   try {
     add_params(trial, trial_id);
     add_attributes(trial, trial_id);
+    if (auto failed = once_more_.read(trial_id)) {
+      trial.again = failed->number;
+      trial.point = std::move(failed->point);
+    }
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kUsage) throw;
     return {.number = number, .strange = error.what()};
@@ -53,18 +42,12 @@ void WaitingReader::add_params(WaitingTrial& trial, int64_t trial_id) {
 }
 
 void WaitingReader::add_attributes(WaitingTrial& trial, int64_t trial_id) {
-  const auto is_read = [](std::string_view key) {
-    return key == "fixed_params" || key == kAgainAttribute || key == kPointAttribute ||
-           key == kAddedAttribute;
-  };
   attributes_.bind(1, trial_id);
   while (attributes_.step()) {
     const std::string_view key = attributes_.text(0);
-    if (!is_read(key)) continue;
+    if (key != "fixed_params" && key != kAddedAttribute) continue;
     const Json json = parse_json(attributes_.text(1), "a waiting trial's attribute");
     if (key == kAddedAttribute) trial.added = true;
-    if (key == kAgainAttribute && json.is_number_integer()) trial.again = json.get<int64_t>();
-    if (key == kPointAttribute) trial.point = point_in(json);
     if (key != "fixed_params" || !json.is_object()) continue;
     for (const auto& [name, value] : json.items())
       trial.params[name] = value_from(value, "a waiting trial's parameter");

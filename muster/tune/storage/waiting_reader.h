@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "muster/tune/storage/once_more.h"
 #include "muster/tune/storage/sqlite.h"
 #include "muster/tune/storage/storage.h"
 
@@ -12,7 +13,7 @@ namespace muster::tune {
 /// Reads rows of trials that wait.
 class WaitingReader {
  public:
-  explicit WaitingReader(Database& database);
+  WaitingReader(Database& database, int64_t study_id);
 
   /// What is fixed of it; or why it cannot be read, as `strange`.
   WaitingTrial read(int64_t trial_id, int64_t number);
@@ -22,6 +23,7 @@ class WaitingReader {
   void add_attributes(WaitingTrial& trial, int64_t trial_id);
 
   Statement params_, attributes_;
+  OnceMoreReader once_more_;
 };
 
 /// Why no tuner can run the trial, on one line; empty if one can. Pure.

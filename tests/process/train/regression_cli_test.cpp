@@ -164,7 +164,9 @@ TEST_F(RegressionCommand, OtherRowsArePredictedByWhatTheRunHasLearned) {
   EXPECT_NEAR(*to_double(split(lines[2], ',')[1]), 1015, 30);
   Launched measured({"evaluate", at("run"), "--data", "csv:" + at("new.csv")});
   EXPECT_EQ(measured.wait(kRowsLimit).code, 2);
-  EXPECT_THAT(measured.err(), HasSubstr("the samples have numbers to compare them with"));
+  EXPECT_THAT(measured.err(),
+              AllOf(HasSubstr("the target \"price\" of the run"),
+                    HasSubstr("new.csv (got the columns colour, b, a)")));
   Launched shares({"predict", at("run"), "--probabilities", "--output", "-"});
   EXPECT_EQ(shares.wait(kRowsLimit).code, 2);
   EXPECT_THAT(shares.err(), HasSubstr("the run predicts a number"));

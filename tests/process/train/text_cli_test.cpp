@@ -102,7 +102,7 @@ TEST_F(TextCommand, TrainsEvaluatesAndPredictsUnlabelledTexts) {
     EXPECT_THAT(lines[2], HasSubstr(",no,"));
     Launched measured({"evaluate", at(run), "--data", "text:" + at("new.csv")});
     EXPECT_EQ(measured.wait(kTextLimit).code, 2);
-    EXPECT_THAT(measured.err(), HasSubstr("the samples have classes to compare them with"));
+    EXPECT_THAT(measured.err(), HasSubstr("new.csv has the columns id, text (got \"label\")"));
   }
 }
 

@@ -1,4 +1,6 @@
 // Who asks for a trial of a long study reads an outline and what came after it, not the whole log.
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -234,11 +236,13 @@ TEST_F(OutlinedStudy, ATrialOnceMoreThatWasOverBeforeIsRunWithItsOwnPoint) {
 }
 
 TEST_F(OutlinedStudy, ATrialOnceMoreWithoutItsPointIsRunWithTheOneInTheLog) {
-  for (const char* change : {"DELETE FROM trial_system_attributes WHERE \"key\" = 'muster:point'",
-                             "UPDATE trial_system_attributes SET value_json = '[1e300, 0, \"x\"]' "
-                             "WHERE \"key\" = 'muster:point'",
-                             "UPDATE trial_system_attributes SET value_json = '[1e300]' "
-                             "WHERE \"key\" = 'muster:point'"}) {
+  for (const char* change : {"DELETE FROM trial_system_attributes WHERE \"key\" = 'muster:failed'",
+                             "UPDATE trial_system_attributes SET value_json = json_set(value_json, "
+                             "'$.point', json('[1e300, \"x\"]')) "
+                             "WHERE \"key\" = 'muster:failed'",
+                             "UPDATE trial_system_attributes SET value_json = json_set(value_json, "
+                             "'$.point', json('[1e300]')) "
+                             "WHERE \"key\" = 'muster:failed'"}) {
     fs::remove(file());
     write(200);
     const Point point = std::get<TrialAdded>(stored()[0].what).point;
@@ -253,9 +257,50 @@ TEST_F(OutlinedStudy, ATrialOnceMoreWithoutItsPointIsRunWithTheOneInTheLog) {
   }
 }
 
-TEST_F(OutlinedStudy, HowATrialEndedIsReadWithoutTheLog) {
+// Optuna's copy_study copies a trial's attributes into another study, whose numbers are others.
+TEST_F(OutlinedStudy, ATrialOnceMoreOfAnotherStudyIsOneOfItsOwn) {
+  write(20);
+  EXPECT_THAT(restart_failed_trials(file(), "test", {}), ::testing::ElementsAre(0));
+  EXPECT_THAT(restart_failed_trials(file(), "test", {}), ::testing::IsEmpty());
+  Database(file(), Database::Access::kWrite)
+      .run(
+          "UPDATE trial_system_attributes SET value_json = json_set(value_json, '$.began', 5) "
+          "WHERE \"key\" = 'muster:failed'");
+  {
+    const std::vector<ForeignTrial> copied = read_foreign_trials(file(), "test");
+    ASSERT_EQ(copied.size(), 1U);
+    EXPECT_EQ(copied[0].again, std::nullopt);
+    Study study(long_spec(), &at_ten_thousand, {}, asker());
+    run_one(study);
+    const std::vector<Event> all = stored();
+    const auto added = std::ranges::find(all, int64_t{20}, &Event::trial);
+    ASSERT_NE(added, all.end());
+    EXPECT_EQ(std::get<TrialAdded>(added->what).reason, "enqueued by Optuna");
+    EXPECT_EQ(std::get<TrialAdded>(added->what).point, std::get<TrialAdded>(all[0].what).point);
+  }
+  EXPECT_THAT(restart_failed_trials(file(), "test", {}), ::testing::ElementsAre(0));
+}
+
+TEST_F(OutlinedStudy, OneThatEndedWellWithoutANumberHasNotFailed) {
+  Study study(long_spec(), &at_ten_thousand, {}, asker());
+  study.apply([](StudyCore& core, double now_s) {
+    const int64_t number = core.next(now_s, /*asked=*/true).trial;
+    core.report(number, loss(std::nan("")), now_s);
+    core.ended(number, Failure::kNone, "", now_s);
+    EXPECT_EQ(trial(core, number).state, TrialState::kComplete);
+  });
+  run_one(study, Failure::kCrash);
+  EXPECT_EQ(read_end_of_trial(file(), "test", 0), TrialState::kComplete);
+  EXPECT_THAT(restart_failed_trials(file(), "test", {}), ::testing::ElementsAre(1));
+  EXPECT_THAT(
+      test::error_of([&] { restart_failed_trials(file(), "test", std::vector<int64_t>{0}); }),
+      HasSubstr("failed: 1"));
+}
+
+TEST_F(OutlinedStudy, HowATrialEndedIsReadWithoutItsEvents) {
   write(200);
-  damage_the_beginning();
+  Database(file(), Database::Access::kWrite)
+      .run("UPDATE muster_events SET payload = 'x' WHERE trial > 0 AND trial < 100");
   EXPECT_EQ(read_end_of_trial(file(), "test", 0), TrialState::kFailed);
   EXPECT_EQ(read_end_of_trial(file(), "test", 5), TrialState::kComplete);
   EXPECT_EQ(read_end_of_trial(file(), "test", 200), std::nullopt);
