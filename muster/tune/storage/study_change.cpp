@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -129,6 +130,22 @@ class WaitingRows {
   Database& database_;
   int64_t study_id_;
 };
+
+/// Where all that conditions hang on is given, no value is of a parameter that is not there. (Where some
+/// of it is drawn, the draw tells.)
+void check_applies(const Space& space, const Point& given) {
+  for (const size_t d : space.deciding_dimensions())
+    if (std::isnan(given[d])) return;
+  const Point applies = space.with_conditions(given);
+  for (size_t d = 0; d < given.size(); ++d) {
+    if (std::isnan(given[d]) || !std::isnan(applies[d])) continue;
+    const Parameter& parameter = space.parameters()[space.dimensions()[d].parameter];
+    throw usage_error({.refused = concat("parameter \"", parameter.name, "\""),
+                       .rule = concat("it is there when ", parameter.when),
+                       .value = "values with which that is not so",
+                       .hint = "leave it away, or change the others"});
+  }
+}
 
 /// "failed: 1, 4".
 std::string failed_numbers(std::span<const FailedTrial> failed) {
@@ -297,7 +314,8 @@ void add_trial(const fs::path& file,
                        .rule = "a trial can be added to one that Muster made",
                        .hint = "in Python: study.enqueue_trial({…})"});
   }
-  Space::from_description(description["space"]).point_of(values);  // throws
+  const Space space = Space::from_description(description["space"]);
+  check_applies(space, space.point_of(values));
   Json params = Json::object();
   for (const auto& [name, value] : values) params[name] = to_json(value);
   Transaction transaction(database);

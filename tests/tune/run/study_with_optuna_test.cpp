@@ -1,6 +1,7 @@
 // A study whose file Optuna writes to as well: its finished trials, and those that it enqueues.
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -288,6 +289,24 @@ TEST_F(StudyWithOptuna, AStudyThatOptunaMadeIsGoneOnWithIfTheSpaceHasItsParamete
   turned.mode = Mode::kMax;
   EXPECT_THAT(test::refusal_of([&] { const Study study(turned); }),
               AllOf(HasSubstr("- direction = MINIMIZE"), HasSubstr("+ direction = MAXIMIZE")));
+}
+
+TEST_F(StudyWithOptuna, AValueOfAParameterThatIsNotThereIsNotAdded) {
+  StudySpec conditional = spec(10);
+  conditional.space =
+      Space(std::vector<Parameter>{{.name = "n", .domain = randint(1, 5)},
+                                   {.name = "m", .domain = uniform(0, 1), .when = "n > 2"},
+                                   {.name = "lr", .domain = uniform(0, 1)}});
+  Study study(conditional);
+  const auto add = [&](const std::map<std::string, Value>& values) {
+    return test::error_of([&] { add_trial(conditional.storage, "test", values); });
+  };
+  EXPECT_THAT(add({{"n", 1}, {"m", 0.5}}), HasSubstr("parameter \"m\": it is there when n > 2"));
+  EXPECT_THAT(read_foreign_trials(conditional.storage, "test"), SizeIs(0));
+  EXPECT_EQ(add({{"n", 3}, {"m", 0.5}}), test::kNoError);
+  EXPECT_EQ(add({{"n", 1}, {"lr", 0.5}}), test::kNoError);
+  EXPECT_EQ(add({{"m", 0.5}}), test::kNoError) << "n is drawn";
+  EXPECT_THAT(read_foreign_trials(conditional.storage, "test"), SizeIs(3));
 }
 
 }  // namespace
