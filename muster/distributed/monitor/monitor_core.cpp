@@ -184,17 +184,23 @@ diagnose::Diagnosis Monitor::diagnose_now(const diagnose::OpRecord& op) const {
 }
 
 /// Whether to fail before the backend does. Other operations are believed once every rank has shown
-/// its own twice: a call that its backend refuses is taken back. A difference that no heartbeat
-/// shows yet is given the time in which all ranks hear of the alarm and show more.
+/// its own twice: a call that its backend refuses is taken back. So is one behind it, which is
+/// another difference; what is none of these stays the first one, until it is too long ago to be
+/// shown. A difference that no heartbeat shows yet is given the time in which all ranks hear of the
+/// alarm and show more.
 bool Monitor::is_proven(const diagnose::Diagnosis& diagnosis, bool is_late) {
   if (diagnosis.kind == diagnose::Diagnosis::Kind::kGone) return is_late && diagnosis.certain;
   if (diagnosis.kind != diagnose::Diagnosis::Kind::kMismatch) {
     difference_.reset();
     return false;
   }
-  if (!difference_) difference_ = {Clock::now(), WaitedTime(half_heartbeat())};
+  const WaitedTime none_yet(half_heartbeat());
+  if (!difference_) difference_ = {diagnosis.who, Clock::now(), none_yet, none_yet};
+  if (diagnosis.certain && diagnosis.who != difference_->which)
+    difference_ = {diagnosis.who, Clock::now(), none_yet, difference_->any};
+  const auto show_more = 2 * heartbeats_.heartbeat() + heartbeats_.pass();
   return (diagnosis.certain && heartbeats_.is_fresh(difference_->since)) ||
-         difference_->seen.look() > 2 * heartbeats_.heartbeat() + heartbeats_.pass();
+         difference_->seen.look() > show_more || difference_->any.look() > 4 * show_more;
 }
 
 /// Whether to conclude now that the time of an operation is over. Who has not seen one heartbeat of

@@ -145,11 +145,12 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   HeartbeatStore heartbeats_;
   const std::shared_ptr<MonitorLoop> loop_;
   std::function<void()> abort_;
-  // Of the loop's thread alone: calls that differ, since when and how long it has seen that; the
-  // oldest operation whose time is over without a word of who is missing.
+  // Of the loop's thread alone: calls that differ, since when and how long it has seen these, and any
+  // at all; the oldest operation whose time is over without a word of who is missing.
   struct Difference {
+    std::string which;
     Clock::time_point since;
-    WaitedTime seen;
+    WaitedTime seen, any;
   };
   struct Over {
     uint64_t op;
