@@ -57,17 +57,22 @@ TEST(SyncBatchNormRun, EndsAsOneRankWithTheWholeBatchAlsoBehindUnevenBatches) {
 }
 
 TEST(SyncBatchNormRun, ReachesTheNormsOfTheZoosResNet) {
-  train::TrainOptions options = small_run();
-  options.model = "resnet18";
-  options.data = "synthetic:samples=40,test_samples=8,size=32,classes=4,noise=0.3";
-  options.validation_samples = 8;
-  options.batch_size = 8;
-  options.max_steps = 2;
-  options.lr = 0.001;
-  options.sync_batch_norm = true;
-  const test::Folder one, two;
-  const Ran alone = run(options, 1, one.path()), ranks = run(options, 2, two.path());
-  EXPECT_LE(model_difference(ranks.last, alone.last), 1e-4);
+  const auto after_two_steps = [](bool sync, int world) {
+    train::TrainOptions options = sync_run(sync);
+    options.model = "resnet18";
+    options.data = "synthetic:samples=40,test_samples=8,size=32,classes=4,noise=0.3";
+    options.validation_samples = 8;
+    options.batch_size = 8;
+    options.max_steps = 2;
+    // The norms' statistics tell it. Gradients hang on which side of zero a ReLU's input falls, so on the
+    // kernels: to 3 % of those in float64, in Python, too.
+    options.lr = 1e-7;
+    const test::Folder folder;
+    return run(options, world, folder.path()).last;
+  };
+  const auto alone = after_two_steps(true, 1);
+  EXPECT_LE(model_difference(after_two_steps(true, 2), alone), 1e-4);
+  EXPECT_GE(model_difference(after_two_steps(false, 2), alone), 1e-3);
 }
 
 TEST(SyncBatchNormRun, GoesOnBitForBitUnderZero) {
