@@ -18,23 +18,30 @@ struct QuotedName {
 
 /// What the text begins with, where that stands in quotes, and nothing else before the next comma.
 std::optional<QuotedName> quoted_name(std::string_view text) {
-  size_t at = text.find_first_not_of(kNameBlanks);
-  if (at == std::string_view::npos || text[at] != '"') return std::nullopt;
-  QuotedName found;
-  for (++at; at < text.size(); ++at) {
-    const bool is_quote = text[at] == '"';
-    if (is_quote && !text.substr(at + 1).starts_with('"')) {
-      found.end = std::min(text.find_first_not_of(kNameBlanks, at + 1), text.size());
-      if (found.end < text.size() && text[found.end] != ',') return std::nullopt;
-      return found;
-    }
+  const size_t begin = text.find_first_not_of(kNameBlanks);
+  if (begin == std::string_view::npos || text[begin] != '"') return std::nullopt;
+  const size_t behind = behind_quotes(text, begin);
+  if (behind == std::string_view::npos) return std::nullopt;
+  QuotedName found{.name = {},
+                   .end = std::min(text.find_first_not_of(kNameBlanks, behind), text.size())};
+  if (found.end < text.size() && text[found.end] != ',') return std::nullopt;
+  for (size_t at = begin + 1; at + 1 < behind; ++at) {
     found.name += text[at];
-    if (is_quote) ++at;
+    if (text[at] == '"') ++at;
   }
-  return std::nullopt;
+  return found;
 }
 
 }  // namespace
+
+size_t behind_quotes(std::string_view text, size_t at) {
+  for (++at; at < text.size(); ++at) {
+    if (text[at] != '"') continue;
+    if (!text.substr(at + 1).starts_with('"')) return at + 1;
+    ++at;
+  }
+  return std::string_view::npos;
+}
 
 std::vector<std::string> names_in(std::string_view text) {
   const bool is_list = text.size() >= 2 && text.front() == '[' && text.back() == ']';

@@ -11,6 +11,9 @@ namespace muster {
 /// are two, and "" in quotes is one quote. An empty name in brackets is one only in quotes: [] are none, [""] is one.
 std::vector<std::string> names_in(std::string_view text);
 
+/// Behind the quote that closes the one at `at`, where "" is a letter; npos where none does.
+size_t behind_quotes(std::string_view text, size_t at);
+
 /// Of a parameter that is one name: as it stands, or in brackets and quotes, ["a,b"].
 std::string name_in(std::string_view text);
 

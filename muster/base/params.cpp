@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "muster/base/name_list.h"
 #include "muster/base/number_rule.h"
 
 namespace muster {
@@ -15,12 +16,8 @@ size_t behind_quoted_name(std::string_view text, size_t at) {
   if (text[at] != '"') return at;
   const size_t before = text.substr(0, at).find_last_not_of(" \t");
   if (before == std::string_view::npos || (text[before] != '[' && text[before] != ',')) return at;
-  for (size_t end = at + 1; end < text.size(); ++end) {
-    if (text[end] != '"') continue;
-    if (!text.substr(end + 1).starts_with('"')) return end + 1;
-    ++end;
-  }
-  return at;
+  const size_t behind = behind_quotes(text, at);
+  return behind == std::string_view::npos ? at : behind;
 }
 
 /// At commas outside brackets; nothing where a bracket has no other one. Those in quoted names

@@ -60,6 +60,7 @@ class WaitingRows {
     rows.bind(1, study_id_);
     std::vector<FailedTrial> trials;
     while (rows.step()) trials.push_back({rows.integer(0), rows.integer(1), rows.integer(2), {}});
+    if (trials.empty()) return trials;  // without a walk over the log
     std::vector<int64_t> numbers;
     for (const FailedTrial& trial : trials) numbers.push_back(trial.number);
     std::map<int64_t, LoggedTrial> logged = select_logged_trials(database_, study_id_, numbers);
@@ -278,13 +279,11 @@ std::vector<int64_t> restart_failed_trials(const std::filesystem::path& file,
                        .rule = "only one that has failed can be",
                        .hint = failed_numbers(failed)});
   }
-  std::vector<FailedTrial> wanted = failed;
-  std::erase_if(wanted, [&](const FailedTrial& trial) {
-    return numbers.empty() ? before.contains(trial.number)
-                           : std::ranges::find(numbers, trial.number) == numbers.end();
-  });
   std::vector<int64_t> done;
-  for (const FailedTrial& trial : wanted) {
+  for (const FailedTrial& trial : failed) {
+    const bool wanted = numbers.empty() ? !before.contains(trial.number)
+                                        : std::ranges::find(numbers, trial.number) != numbers.end();
+    if (!wanted) continue;
     restarter.put_in(trial);
     done.push_back(trial.number);
   }

@@ -8,6 +8,7 @@
 #include "muster/tune/storage/optuna_schema.h"
 
 namespace muster::tune {
+
 WaitingReader::WaitingReader(Database& database, int64_t study_id)
     : params_(database.prepare("SELECT param_name, param_value, distribution_json "
                                "FROM trial_params WHERE trial_id = ?")),
