@@ -20,8 +20,10 @@
 SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 # Tests wait for processes and for silence a fifth of their time: half as many again keep the cores busy.
+# Beside each other, threads of OpenMP that wait by spinning (the default) take the cores from those that compute: half of the
+# processor time of the tests of models.
 TEST_JOBS ?= $(shell echo $$(($(JOBS) * 3 / 2)))
-CTEST = ctest --output-on-failure --no-tests=error -j $(TEST_JOBS)
+CTEST = env OMP_WAIT_POLICY=passive ctest --output-on-failure --no-tests=error -j $(TEST_JOBS)
 
 .PHONY: help setup configure build program demo test parity bench asan tsan fuzz soak flaky cpus gpu compat plain package tidy format nightly
 

@@ -14,6 +14,7 @@
 #include "muster/base/path_names.h"
 #include "muster/base/text.h"
 #include "muster/base/version.h"
+#include "muster/program/end_process.h"
 #include "muster/program/rank_failure.h"
 #include "muster/program/screen/console.h"
 
@@ -89,31 +90,36 @@ void note_end(const std::vector<std::string>& args, const char* why) {
   program::note_rank_failure(why);
 }
 
-}  // namespace
-}  // namespace muster::cli
-
-int main(int argc, char** argv) {
-  muster::cli::survive_full_files();
-  muster::program::Console console = muster::program::Console::of_process();
+/// All that main() does but the end: nothing of it is left when this returns.
+int run_program(int argc, char** argv) {
+  survive_full_files();
+  program::Console console = program::Console::of_process();
   const std::vector<std::string> args(argv + 1, argv + argc);
   const auto own_end = std::ranges::find(args, "--");  // behind it stands another program's line
   console.set_json_errors(std::find(args.begin(), own_end, "--json") != own_end);
   try {
-    const int code = muster::cli::run(args, console);
+    const int code = run(args, console);
     console.finish_out();
     return code;
-  } catch (const muster::Error& error) {
-    muster::cli::note_end(args, error.what());
+  } catch (const Error& error) {
+    note_end(args, error.what());
     console.error(error);
     return error.exit_code();
   } catch (const std::filesystem::filesystem_error& error) {
-    const muster::Error told = muster::file_system_error(error);
-    muster::cli::note_end(args, told.what());
+    const Error told = file_system_error(error);
+    note_end(args, told.what());
     console.error(told);
     return told.exit_code();
   } catch (const std::exception& error) {
-    muster::cli::note_end(args, error.what());
+    note_end(args, error.what());
     console.error(error.what());
-    return muster::cli::kFailed;
+    return kFailed;
   }
+}
+
+}  // namespace
+}  // namespace muster::cli
+
+int main(int argc, char** argv) {
+  muster::program::end_process(muster::cli::run_program(argc, argv));
 }

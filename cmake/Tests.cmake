@@ -43,6 +43,11 @@ target_include_directories(muster_test_paths PRIVATE ${CMAKE_SOURCE_DIR})
 target_compile_definitions(muster_test_paths PRIVATE
   MUSTER_TEST_BIN_DIR="${CMAKE_BINARY_DIR}/bin" MUSTER_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 
+# First among a test program's objects: tests of studies take a third of the time.
+add_library(muster_fast_json OBJECT ${CMAKE_SOURCE_DIR}/tests/support/fast_json.cpp)
+target_link_libraries(muster_fast_json PRIVATE muster_compile nlohmann_json::nlohmann_json)
+target_include_directories(muster_fast_json PRIVATE ${CMAKE_SOURCE_DIR})
+
 function(muster_use_test_pch target)
   if(MUSTER_PCH)
     muster_test_compiler(${target})
@@ -72,7 +77,7 @@ function(muster_room_tests folder)
     return()
   endif()
   string(REPLACE "/" "_" room ${folder})
-  add_executable(${room}_tests ${sources})
+  add_executable(${room}_tests $<TARGET_OBJECTS:muster_fast_json> ${sources})
   set(areas "")
   foreach(source IN LISTS sources)
     cmake_path(GET source PARENT_PATH area)

@@ -74,4 +74,5 @@ if [ ${#where[@]} = 1 ] && [ -e "${MUSTER_BUILD_DIR:-build}/build.ninja" ]; then
   cmake --build "${MUSTER_BUILD_DIR:-build}" --target parity_programs >"$log" 2>&1 || { cat "$log" >&2; rm -f "$log"; exit 1; }
   rm -f "$log"
 fi
-exec .venv/bin/python -m pytest -q -p no:cacheprovider -n 2 --dist worksteal "$@" ${where[@]+"${where[@]}"}
+# Threads of two tests that spin while they wait would take the cores from each other.
+exec env OMP_WAIT_POLICY=passive .venv/bin/python -m pytest -q -p no:cacheprovider -n 2 --dist worksteal "$@" ${where[@]+"${where[@]}"}

@@ -23,45 +23,51 @@ uint32_t FragmentFinder::add(std::string_view fragment) {
   return static_cast<uint32_t>(fragments_.size() - 1);
 }
 
-void FragmentFinder::build() {
-  for (const std::string& fragment : fragments_) {
+void FragmentFinder::Automaton::take_letters(const std::vector<std::string>& fragments) {
+  for (const std::string& fragment : fragments) {
     for (const char letter : fragment) {
-      uint8_t& number = letter_of_[static_cast<uint8_t>(letter)];
-      if (number == 0) number = static_cast<uint8_t>(letters_++);
+      uint8_t& number = letter_of[static_cast<uint8_t>(letter)];
+      if (number == 0) number = static_cast<uint8_t>(letters++);
     }
   }
   for (int letter = 'A'; letter <= 'Z'; ++letter)
-    letter_of_[static_cast<size_t>(letter)] = letter_of_[static_cast<size_t>(letter - 'A' + 'a')];
-  // The tree of all beginnings; 0, its root, stands for "no child" as well.
-  next_.assign(letters_, 0);
-  ends_.assign(1, -1);
-  for (size_t i = 0; i < fragments_.size(); ++i) {
+    letter_of[static_cast<size_t>(letter)] = letter_of[static_cast<size_t>(letter - 'A' + 'a')];
+}
+
+/// The tree of all beginnings; 0, its root, stands for "no child" as well.
+void FragmentFinder::Automaton::grow_tree(const std::vector<std::string>& fragments) {
+  next.assign(letters, 0);
+  ends.assign(1, -1);
+  for (size_t i = 0; i < fragments.size(); ++i) {
     size_t state = 0;
-    for (const char letter : fragments_[i]) {
-      const size_t edge = at(state, letter_of_[static_cast<uint8_t>(letter)]);
-      if (next_[edge] == 0) {
-        next_[edge] = static_cast<uint32_t>(ends_.size());
-        next_.resize(next_.size() + letters_, 0);
-        ends_.push_back(-1);
+    for (const char letter : fragments[i]) {
+      const size_t edge = at(state, letter_of[static_cast<uint8_t>(letter)]);
+      if (next[edge] == 0) {
+        next[edge] = static_cast<uint32_t>(ends.size());
+        next.resize(next.size() + letters, 0);
+        ends.push_back(-1);
       }
-      state = next_[edge];
+      state = next[edge];
     }
-    ends_[state] = static_cast<int32_t>(i);
+    ends[state] = static_cast<int32_t>(i);
   }
-  // Where no child is, the longest suffix that is a beginning goes on; level by level.
-  std::vector<uint32_t> suffix(ends_.size(), 0);
-  shorter_.assign(ends_.size(), 0);
+}
+
+/// Where no child is, the longest suffix that is a beginning goes on; level by level.
+void FragmentFinder::Automaton::link_suffixes() {
+  std::vector<uint32_t> suffix(ends.size(), 0);
+  shorter.assign(ends.size(), 0);
   std::deque<uint32_t> queue;
-  for (size_t letter = 1; letter < letters_; ++letter) {
-    if (next_[letter] != 0) queue.push_back(next_[letter]);
+  for (size_t letter = 1; letter < letters; ++letter) {
+    if (next[letter] != 0) queue.push_back(next[letter]);
   }
   while (!queue.empty()) {
     const uint32_t state = queue.front();
     queue.pop_front();
-    shorter_[state] = ends_[suffix[state]] >= 0 ? suffix[state] : shorter_[suffix[state]];
-    for (size_t letter = 1; letter < letters_; ++letter) {
-      uint32_t& to = next_[at(state, letter)];
-      const uint32_t instead = next_[at(suffix[state], letter)];
+    shorter[state] = ends[suffix[state]] >= 0 ? suffix[state] : shorter[suffix[state]];
+    for (size_t letter = 1; letter < letters; ++letter) {
+      uint32_t& to = next[at(state, letter)];
+      const uint32_t instead = next[at(suffix[state], letter)];
       if (to == 0) {
         to = instead;
       } else {
@@ -70,7 +76,15 @@ void FragmentFinder::build() {
       }
     }
   }
+}
+
+void FragmentFinder::build() {
+  const auto automaton = std::make_shared<Automaton>();
+  automaton->take_letters(fragments_);
+  automaton->grow_tree(fragments_);
+  automaton->link_suffixes();
   last_seen_.assign(fragments_.size(), 0);
+  built_ = automaton;
 }
 
 const std::vector<uint32_t>& FragmentFinder::find(std::string_view text) {
@@ -79,11 +93,13 @@ const std::vector<uint32_t>& FragmentFinder::find(std::string_view text) {
     std::ranges::fill(last_seen_, 0);
     now_ = 1;
   }
+  const Automaton& built = *built_;
   size_t state = 0;
   for (const char letter : text) {
-    state = next_[at(state, letter_of_[static_cast<uint8_t>(letter)])];
-    for (size_t end = ends_[state] >= 0 ? state : shorter_[state]; end != 0; end = shorter_[end]) {
-      const auto fragment = static_cast<uint32_t>(ends_[end]);
+    state = built.next[built.at(state, built.letter_of[static_cast<uint8_t>(letter)])];
+    for (size_t end = built.ends[state] >= 0 ? state : built.shorter[state]; end != 0;
+         end = built.shorter[end]) {
+      const auto fragment = static_cast<uint32_t>(built.ends[end]);
       if (last_seen_[fragment] == now_) continue;
       last_seen_[fragment] = now_;
       found_.push_back(fragment);

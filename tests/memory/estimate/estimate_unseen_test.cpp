@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <random>
 
 #include <gtest/gtest.h>
@@ -91,9 +92,8 @@ struct DrawnStep {
   }
 };
 
-TEST(EstimateSuite, HoldsForNetsThatNobodyChose) {
-  if (!is_cpu_scratch_known())
-    GTEST_SKIP() << "the scratch of convolutions was seen with AVX2 alone";
+/// Measures one net after the other and compares; prints a line for each.
+void compare_drawn_nets() {
   std::vector<double> errors;
   constexpr uint32_t kFirst = 100;  // those before were looked at to mend the rules
   for (uint32_t seed = kFirst; seed < kFirst + 40; ++seed) {
@@ -125,6 +125,21 @@ TEST(EstimateSuite, HoldsForNetsThatNobodyChose) {
       100 * errors.back(),
       static_cast<int>(low));
   EXPECT_LE(std::abs(errors[errors.size() / 2]), 0.10);
+}
+
+/// In a process of its own: what LibTorch keeps of other tests' convolutions is not measured again (0.72
+/// MiB of a net that alone takes 1.09).
+TEST(EstimateSuite, HoldsForNetsThatNobodyChose) {
+  if (!is_cpu_scratch_known())
+    GTEST_SKIP() << "the scratch of convolutions was seen with AVX2 alone";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        compare_drawn_nets();
+        std::exit(::testing::Test::HasFailure() ? 1 : 0);
+      },
+      ::testing::ExitedWithCode(0),
+      "");
 }
 
 }  // namespace
