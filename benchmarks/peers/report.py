@@ -8,6 +8,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
+# What a peer's start costs is measured as users have it: with compiled modules, which the first, untimed turn writes.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 
 def load_average(name):
     """The load before our own build; a line on stderr if other programs are running."""
