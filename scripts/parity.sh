@@ -74,7 +74,8 @@ if [ ${#where[@]} = 1 ] && [ -e "${MUSTER_BUILD_DIR:-build}/build.ninja" ]; then
   cmake --build "${MUSTER_BUILD_DIR:-build}" --target parity_programs >"$log" 2>&1 || { cat "$log" >&2; rm -f "$log"; exit 1; }
   rm -f "$log"
 fi
-# Where Python may not keep what it has compiled, each `import torch` costs twice as much (7 s, not 4, on our machines): pip has compiled nothing (--no-compile).
+# Where Python may not keep what it has compiled, each `import torch` costs twice as much (7 s, not 4, on our machines): pip has
+# compiled nothing (--no-compile).
 unset PYTHONDONTWRITEBYTECODE
 # Threads of two tests that spin while they wait would take the cores from each other.
 exec env OMP_WAIT_POLICY=passive .venv/bin/python -m pytest -q -p no:cacheprovider -n 2 --dist worksteal "$@" ${where[@]+"${where[@]}"}
