@@ -26,7 +26,9 @@ void end_process(int exit_code) {
   if (is_watched()) std::exit(exit_code);
   std::cout.flush();
   std::clog.flush();
-  std::fflush(nullptr);
+  // Not all files: a thread that waits for stdin holds its lock, and would be waited for.
+  std::fflush(stdout);
+  std::fflush(stderr);
   ::_exit(exit_code);
 }
 

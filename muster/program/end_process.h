@@ -16,10 +16,11 @@ inline constexpr bool kIsSanitized = false;
 inline constexpr bool kIsSanitized = false;
 #endif
 
-/// Ends the process with this exit code once what was said is written: the streams of C and C++ are
-/// flushed, nothing is destroyed and no atexit() function called. Of a process that has loaded LibTorch
-/// that is a third of its shortest run: its tables of operators take 0.1 to 0.25 s to be torn down
-/// (docs/benchmarks.md). For main(), when all that has a destructor worth calling is gone.
+/// Ends the process with this exit code once what was said on stdout and stderr is written: nothing is
+/// destroyed and no atexit() function called. A file that is still open loses what its buffer holds.
+/// Of a process that has loaded LibTorch that is a third of its shortest run: its tables of operators
+/// take 0.1 to 0.25 s to be torn down (docs/benchmarks.md). For main(), when all that has a destructor
+/// worth calling is gone.
 ///
 /// By std::exit, with all of that, where something waits for it: a preloaded library (LD_PRELOAD: a
 /// profiler, valgrind), one that CUDA was told to load (CUDA_INJECTION64_PATH: Nsight Systems), a

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -54,6 +55,27 @@ TEST(EndProcess, WritesWhatWasSaid) {
       },
       ExitedWithCode(0),
       HasSubstr("by C,by C++"));
+}
+
+/// glibc's fflush(nullptr) would.
+TEST(EndProcess, WaitsForNoThreadThatReads) {
+  if (kIsSanitized) GTEST_SKIP() << "ends by std::exit";
+  EXPECT_EXIT(
+      {
+        int ends[2];
+        if (::pipe(ends) != 0 || ::dup2(ends[0], STDIN_FILENO) < 0) ::_exit(8);
+        ::alarm(60);
+        std::thread reader([] { std::fgetc(stdin); });
+        reader.detach();
+        while (::ftrylockfile(stdin) == 0) {
+          ::funlockfile(stdin);
+          std::this_thread::yield();
+        }
+        for (const char* loader : kLoaders) ::unsetenv(loader);
+        end_process(3);
+      },
+      ExitedWithCode(3),
+      "");
 }
 
 }  // namespace
