@@ -2,6 +2,7 @@
 import os
 import platform
 import re
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,11 @@ def machine():
 def torch_version():
     return subprocess.run([sys.executable, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True,
                           check=True).stdout.strip()
+
+
+def seconds_text(values):
+    """Median, least and most."""
+    return f"{statistics.median(values):.3f} ({min(values):.3f}–{max(values):.3f})"
 
 
 def write_docs(name, text):

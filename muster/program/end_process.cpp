@@ -8,6 +8,8 @@
 
 #include <unistd.h>
 
+#include "muster/base/rank_env.h"
+
 namespace muster::program {
 namespace {
 
@@ -15,8 +17,7 @@ namespace {
 bool is_watched() {
   constexpr std::array kLoaders = {"LD_PRELOAD", "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"};
   return kIsSanitized || std::ranges::any_of(kLoaders, [](const char* loader) {
-           const char* library = std::getenv(loader);
-           return library != nullptr && *library != '\0';
+           return !process_environment(loader).value_or("").empty();
          });
 }
 

@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "benchmarks" / "peers"))
 HERE = Path(__file__).resolve().parent
-from report import load_average, machine, torch_version, write_docs  # noqa: E402
+from report import load_average, machine, seconds_text, torch_version, write_docs  # noqa: E402
 
 FASHION_MNIST = "/usr/share/datasets/fashion-mnist"
 OURS, PYTHON, MIXED = "muster run, C++", "torchrun, Python", "muster run, Python"
@@ -92,17 +92,13 @@ def measure(commands, pairs, ranks):
     return results
 
 
-def show(values):
-    return f"{statistics.median(values):.3f} ({min(values):.3f}–{max(values):.3f})"
-
-
 def table(title, results):
     ours = statistics.median(r["first_step"] for r in results[OURS])
     lines = [f"| {title} | first step, s | all ranks ended, s | CPU, s | first step, times ours |", "|---|---|---|---|---|"]
     for name, runs in results.items():
         ratio = statistics.median(r["first_step"] for r in runs) / ours
-        lines.append(f"| {name} | {show([r['first_step'] for r in runs])} | {show([r['end'] for r in runs])} "
-                     f"| {show([r['cpu'] for r in runs])} | {ratio:.1f} |")
+        lines.append(f"| {name} | {seconds_text([r['first_step'] for r in runs])} | {seconds_text([r['end'] for r in runs])} "
+                     f"| {seconds_text([r['cpu'] for r in runs])} | {ratio:.1f} |")
     return "\n".join(lines)
 
 

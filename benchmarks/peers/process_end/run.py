@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from report import ROOT, load_average, machine, torch_version, write_docs  # noqa: E402
+from report import ROOT, load_average, machine, seconds_text, torch_version, write_docs  # noqa: E402
 
 OURS, BY_EXIT, PYTHON = "`muster list models`", "the same, by std::exit", "`python -c 'import torch'`"
 
@@ -29,10 +29,6 @@ def run_once(command, variables):
     seconds = time.monotonic() - began
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return seconds, used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
-
-
-def show(values):
-    return f"{statistics.median(values):.3f} ({min(values):.3f}–{max(values):.3f})"
 
 
 def main():
@@ -56,7 +52,7 @@ def main():
     lines = ["| from start to end | s | CPU, s | times ours |", "|---|---|---|---|"]
     for name, of in runs.items():
         seconds, used = zip(*of)
-        lines.append(f"| {name} | {show(seconds)} | {show(used)} | {statistics.median(seconds) / least:.2f} |")
+        lines.append(f"| {name} | {seconds_text(seconds)} | {seconds_text(used)} | {statistics.median(seconds) / least:.2f} |")
     words = " ".join(["benchmarks/peers/process_end/run.py", *sys.argv[1:]])
     text = (f"{datetime.date.today()}, {machine()}, load average {load:.2f} at the start; PyTorch {torch_version()} on both sides, "
             f"median (least–most) of {arguments.pairs} runs each, taken in turn:\n`{words}`\n\n" + "\n".join(lines))
