@@ -7,14 +7,13 @@
 #include <ATen/ops/tensor.h>
 
 #include "muster/base/error.h"
-#include "muster/base/json.h"
 #include "muster/base/name_list.h"
 #include "muster/base/text.h"
 #include "muster/data/sets/row_split.h"
 #include "muster/data/sets/tensor_dataset.h"
 #include "muster/formats/csv_data.h"
 #include "muster/formats/features.h"
-#include "muster/formats/learned.h"
+#include "muster/formats/learned_rows.h"
 #include "muster/text/corpus/labelled_texts.h"
 
 namespace muster::data {
@@ -22,61 +21,8 @@ namespace {
 
 using formats::CsvDataOptions;
 using formats::Feature;
+using formats::LearnedRows;
 using formats::Table;
-
-/// What the training split teaches, as JSON in DatasetRequest::learned.
-struct LearnedRows {
-  std::string target;
-  std::vector<std::string> classes;  // none of a measured target
-  std::optional<Feature> measured;   // of which mean and deviation are learned
-  std::vector<Feature> features;
-
-  int64_t width() const {
-    int64_t sum = 0;
-    for (const Feature& feature : features) sum += feature.width();
-    return sum;
-  }
-};
-
-std::string json_of(const LearnedRows& learned) {
-  Json columns = Json::array();
-  for (const Feature& feature : learned.features) {
-    Json column = {{"name", feature.column}};
-    if (feature.categories.empty()) {
-      column["mean"] = feature.mean;
-      column["deviation"] = feature.deviation;
-    } else {
-      column["categories"] = feature.categories;
-    }
-    columns.push_back(std::move(column));
-  }
-  Json json = {
-      {"classes", learned.classes}, {"target", learned.target}, {"columns", std::move(columns)}};
-  if (learned.measured)
-    json["number"] = {{"mean", learned.measured->mean}, {"deviation", learned.measured->deviation}};
-  return json_text(json);
-}
-
-LearnedRows learned_rows(const std::string& text) {
-  return formats::parse_learned("what the run's rows were read by", text, [](const Json& json) {
-    LearnedRows learned{.target = json.at("target"), .classes = json.at("classes")};
-    if (json.contains("number"))
-      learned.measured = Feature{.column = learned.target,
-                                 .mean = json.at("number").at("mean").get<double>(),
-                                 .deviation = json.at("number").at("deviation").get<double>()};
-    for (const Json& column : json.at("columns")) {
-      Feature feature{.column = column.at("name")};
-      if (column.contains("categories")) {
-        feature.categories = column.at("categories").get<std::vector<std::string>>();
-      } else {
-        feature.mean = column.at("mean");
-        feature.deviation = column.at("deviation");
-      }
-      learned.features.push_back(std::move(feature));
-    }
-    return learned;
-  });
-}
 
 /// The rows of a float32 table, with what the run is told of them.
 class CsvRows final : public Dataset {
@@ -167,13 +113,22 @@ at::Tensor known_targets_of(Table& table,
   return targets;
 }
 
-/// What the model is given cannot be left away.
+/// What the model is given cannot be left away, nor read in another way.
 void check_keeps_features(const CsvDataOptions& options, const LearnedRows& learned) {
+  const std::vector<std::string> categorical = formats::columns_in(options.categorical);
   for (const Feature& feature : learned.features) {
-    if (!is_dropped(options, feature.column)) continue;
-    throw usage_error({.refused = concat(formats::kCsvDataOwner, " parameter \"drop\""),
-                       .rule = "what the run's model is given is not left away",
-                       .value = feature.column});
+    if (is_dropped(options, feature.column)) {
+      throw usage_error({.refused = concat(formats::kCsvDataOwner, " parameter \"drop\""),
+                         .rule = "what the run's model is given is not left away",
+                         .value = feature.column});
+    }
+    if (feature.categories.empty() &&
+        std::ranges::find(categorical, feature.column) != categorical.end()) {
+      throw usage_error({.refused = concat(formats::kCsvDataOwner, " parameter \"categorical\""),
+                         .rule = "what the run has learned as a number stays one",
+                         .value = feature.column,
+                         .hint = "leave it away: the run knows how it reads its columns"});
+    }
   }
 }
 
@@ -281,7 +236,7 @@ std::shared_ptr<const Dataset> as_rows(const Table& table,
       formats::skipped_remark(table.bad, table.rows.size(), "rows", table.name);
   remarks.insert(remarks.end(), more_remarks.begin(), more_remarks.end());
   return std::make_shared<CsvRows>(
-      std::move(rows), std::move(spec), json_of(learned), std::move(remarks));
+      std::move(rows), std::move(spec), formats::learned_text(learned), std::move(remarks));
 }
 
 /// What a table that was not learned from is read for.
@@ -377,10 +332,10 @@ std::shared_ptr<const Dataset> open_csv(const DatasetRequest& request) {
   if (!request.learned.empty() && request.is_other)
     return open_learned(options,
                         wants_test && has_test ? options.test : options.path,
-                        learned_rows(request.learned),
+                        formats::learned_rows(request.learned),
                         request.needs_targets ? ReadFor::kMeasures : ReadFor::kAnswers);
   TrainingTable training = learn_from(options, options.path, !has_test);
-  if (!request.learned.empty()) training.learned = learned_rows(request.learned);
+  if (!request.learned.empty()) training.learned = formats::learned_rows(request.learned);
   if (has_test && wants_test)
     return open_learned(options, options.test, training.learned, ReadFor::kTest);
   const auto rows = as_rows(training.table, training.targets, training.learned, training.remarks);

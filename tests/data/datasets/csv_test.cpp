@@ -183,6 +183,8 @@ TEST_F(CsvEntry, ColumnsThatAreSaidOfOtherFilesAreThere) {
   EXPECT_THAT(opened("drop=ids"),
               AllOf(HasSubstr("parameter \"drop\": "), HasSubstr("did you mean \"id\"?")));
   EXPECT_THAT(opened("categorical=z"), HasSubstr("parameter \"categorical\": "));
+  EXPECT_THAT(opened("categorical=[id,x]"),
+              HasSubstr("\"categorical\": what the run has learned as a number stays one (got x)"));
   const std::string beside = ",test=" + put("test.csv", "x,y\n1,1\n");
   EXPECT_EQ(opened("drop=id" + beside), test::kNoError) << "of the file beside it";
   EXPECT_THAT(opened("drop=ids" + beside), HasSubstr("asked.csv has the columns x, y, id"));
