@@ -107,7 +107,7 @@ std::vector<Feature> features_of(const Table& table, const FeatureNames& names) 
   if (!features.empty()) return features;
   throw usage_error({.refused = concat("table ", table.name),
                      .rule = "it has a column besides the target",
-                     .value = join(table.columns, ", ")});
+                     .value = columns_text(table)});
 }
 
 void move_bad_numbers(Table& table, const std::vector<Feature>& features) {

@@ -6,6 +6,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/file.h"
+#include "muster/base/name_list.h"
 #include "muster/base/text.h"
 #include "muster/formats/data_params.h"
 
@@ -74,11 +75,10 @@ Table read_table(const std::filesystem::path& path, const TableOptions& options)
 
 namespace {
 
-/// Where some are taken, the rest is no list to choose from: the nearest one, or nothing.
+/// The nearest one that is not taken, or nothing: the rule has the whole list.
 std::string column_hint(const Table& table,
                         const std::string& name,
                         std::span<const std::string> taken) {
-  if (taken.empty()) return suggestion(name, table.columns);
   std::vector<std::string> others;
   for (const std::string& column : table.columns)
     if (std::ranges::find(taken, column) == taken.end()) others.push_back(column);
@@ -87,6 +87,15 @@ std::string column_hint(const Table& table,
 
 }  // namespace
 
+std::string columns_text(const Table& table) {
+  constexpr size_t kMostShown = 20;
+  const size_t shown = std::min(table.columns.size(), kMostShown);
+  std::vector<std::string> names;
+  for (size_t i = 0; i < shown; ++i) names.push_back(name_text(table.columns[i]));
+  const size_t rest = table.columns.size() - shown;
+  return join(names, ", ") + (rest > 0 ? concat(" and ", rest, " more") : "");
+}
+
 size_t column_named(const Table& table,
                     const std::string& name,
                     std::string_view what,
@@ -94,7 +103,7 @@ size_t column_named(const Table& table,
   const auto first = std::ranges::find(table.columns, name);
   if (first == table.columns.end()) {
     throw usage_error({.refused = std::string(what),
-                       .rule = concat(table.name, " has the columns ", join(table.columns, ", ")),
+                       .rule = concat(table.name, " has the columns ", columns_text(table)),
                        .value = concat('"', name, '"'),
                        .hint = column_hint(table, name, taken)});
   }

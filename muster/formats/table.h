@@ -45,6 +45,9 @@ Table parse_table(std::string_view bytes,
                   const std::string& name,
                   const TableOptions& options = {});
 
+/// The columns as errors say them, each as name_text() does: `x, ["a,b"], y`. Of many the first 20 and how many more.
+std::string columns_text(const Table& table);
+
 /// The number of the column of that name. `what` is for errors: "dataset text parameter \"target\"".
 /// Throws a usage error if there is none, or more than one. `taken` are other things already: the error proposes
 /// none of these columns.

@@ -73,6 +73,13 @@ TEST(Table, RefusesColumnsThatAreNotThereOrTwice) {
               HasSubstr("two are called"));
 }
 
+TEST(Table, SaysItsColumnsAsTheyAreGivenAndOfManyTheFirst) {
+  Table table = parse_table("x,\"a,b\",\"[c\"\n1,2,3\n", "rows.csv");
+  EXPECT_EQ(columns_text(table), "x, [\"a,b\"], [\"[c\"]");
+  table.columns.assign(784, "pixel");
+  EXPECT_TRUE(columns_text(table).ends_with("pixel, pixel and 764 more"));
+}
+
 TEST(Table, ProposesNoColumnThatIsTaken) {
   const Table table = parse_table("width1,width2,widths\n1,2,3\n", "rows.csv");
   const auto refusal = [&](const std::vector<std::string>& taken) {

@@ -174,7 +174,7 @@ void check_has_target(const Table& table,
        .rule = concat("answers are measured by a column of that name in ", table.name),
        .value = is_dropped(options, learned.target) ? concat("drop=", name_text(learned.target))
                 : is_column                         ? "one that is empty in every row"
-                            : concat("the columns ", join(table.columns, ", ")),
+                            : concat("the columns ", formats::columns_text(table)),
        .hint = "target=COLUMN names it anew; `muster predict` writes answers without it"});
 }
 

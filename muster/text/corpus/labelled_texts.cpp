@@ -27,7 +27,7 @@ std::optional<size_t> first_of(const formats::Table& table, std::span<const std:
 Error no_column(const formats::Table& table, const char* what, const char* hint) {
   return usage_error({.refused = concat("table ", table.name),
                       .rule = concat("it is said which column has the ", what),
-                      .value = concat("the columns ", join(table.columns, ", ")),
+                      .value = concat("the columns ", formats::columns_text(table)),
                       .hint = hint});
 }
 
