@@ -38,6 +38,7 @@ const OpBrief* find_op(const PeerState& state, uint64_t sequence) {
 struct Camp {
   const OpBrief* op;
   std::vector<int> ranks;
+  bool stands = true;  ///< for all of them
 };
 
 /// By number of ranks, falling; the lowest rank first among equals.
@@ -49,10 +50,10 @@ std::vector<Camp> camps_at(std::span<const PeerView> peers, uint64_t sequence) {
     const auto same = std::find_if(camps.begin(), camps.end(), [&](const Camp& camp) {
       return camp.op->fingerprint == op->fingerprint;
     });
-    if (same != camps.end())
-      same->ranks.push_back(static_cast<int>(rank));
-    else
-      camps.push_back({op, {static_cast<int>(rank)}});
+    const auto camp = same != camps.end() ? same : camps.insert(camps.end(), {.op = op});
+    camp->ranks.push_back(static_cast<int>(rank));
+    const bool says_no_more = peers[rank].life == Life::kGone || peers[rank].state->ended;
+    camp->stands &= op->stands || says_no_more;
   }
   std::stable_sort(camps.begin(), camps.end(), [](const Camp& a, const Camp& b) {
     return a.ranks.size() > b.ranks.size();
@@ -188,6 +189,8 @@ std::optional<Diagnosis> find_mismatch(std::span<const PeerView> peers, int ours
     if (has_majority) found.culprits = camps[1].ranks;
     found.who += how_it_differs(camps[0], camps[1], peers, *sequence);
     found.common = last_common(peers, *sequence, ours);
+    found.may_pass = !std::ranges::all_of(camps, &Camp::stands);
+    found.certain = !found.may_pass;
     return found;
   }
   if (past > 0) return std::nullopt;  // the chains differ for ever since

@@ -54,6 +54,8 @@ struct Diagnosis {
   Kind kind = Kind::kUnknown;
   /// More waiting would not tell more.
   bool certain = false;
+  /// A call of the mismatch does not stand yet: where its backend refuses it, there is none.
+  bool may_pass = false;
   std::vector<int> culprits;  ///< by rank; empty where nobody is alone to blame
   std::string who;            ///< "rank 2 is gone: …"
   std::string common;         ///< "the last operation that all ranks called is #40 barrier"

@@ -52,6 +52,11 @@ OpRecord FlightRecorder::post(OpRecord record) {
   return record;
 }
 
+void FlightRecorder::let_stand(uint64_t id, bool stands) {
+  const std::lock_guard lock(mutex_);
+  if (OpRecord* record = find(id)) record->stands = stands;
+}
+
 void FlightRecorder::take_back(uint64_t id) {
   const std::lock_guard lock(mutex_);
   OpRecord* record = find(id);
@@ -88,6 +93,7 @@ void FlightRecorder::complete(uint64_t id, bool failed) {
   OpRecord* record = find(id);
   if (record == nullptr || record->state != OpState::kPosted) return;
   record->state = failed ? OpState::kFailed : OpState::kCompleted;
+  record->stands = true;
   record->completed_ns = now;
   last_ns_ = now;
   if (failed && !is_point_to_point(record->kind))

@@ -58,6 +58,8 @@ class FlightRecorder {
 
   /// Numbers the operation (id, sequence, step, posted_ns are filled in) and keeps it. Returns it.
   OpRecord post(OpRecord record);
+  /// Of a call that was posted as one that does not stand yet, and whether it does from now on.
+  void let_stand(uint64_t id, bool stands = true);
   /// The backend refused the call that was posted last: it does not count.
   void take_back(uint64_t id);
   void begin_wait(uint64_t id);

@@ -62,6 +62,7 @@ struct OpRecord {
   uint64_t sequence = 0;  ///< collectives: their number in the group, the same on all ranks
   OpKind kind = OpKind::kBarrier;
   OpState state = OpState::kPosted;
+  bool stands = true;         ///< not: the backend that is being called may yet refuse it
   uint8_t reduce = 0;         ///< c10d::ReduceOp::RedOpType, where the operation reduces
   int16_t tensors_count = 0;  ///< inputs, of which the first kMaxTensors are in `tensors`
   int32_t root = -1;          ///< root of the collective, or the peer of send and recv

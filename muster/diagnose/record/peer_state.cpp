@@ -10,6 +10,9 @@
 namespace muster::diagnose {
 namespace {
 
+/// The fourth of an operation that does not stand; the others have none.
+constexpr const char* kDoesNotStand = "being called";
+
 [[noreturn]] void refuse_peer_state(std::string_view where, std::string_view what) {
   throw usage_error({.refused = concat(where, ": ", what),
                      .rule = "a heartbeat is what another rank of this version of Muster writes"});
@@ -72,13 +75,14 @@ std::vector<ChainMark> marks_of(const Json& json, std::string_view where) {
 std::vector<OpBrief> ops_of(const Json& json, std::string_view where) {
   std::vector<OpBrief> ops;
   for (const Json& op : json) {
-    const bool fits = op.is_array() && op.size() == 3 && op[0].is_number_unsigned() &&
-                      op[1].is_number_unsigned() && op[2].is_string();
+    const bool stands = op.is_array() && op.size() == 3;
+    const bool fits = (stands || (op.is_array() && op.size() == 4 && op[3] == kDoesNotStand)) &&
+                      op[0].is_number_unsigned() && op[1].is_number_unsigned() && op[2].is_string();
     if (!fits) refuse_peer_state(where, "an operation is not number, fingerprint, text");
     const auto sequence = op[0].get<uint64_t>();
     if (!ops.empty() && sequence <= ops.back().sequence)
       refuse_peer_state(where, "operations do not rise");
-    ops.push_back({sequence, op[1].get<uint64_t>(), op[2].get<std::string>()});
+    ops.push_back({sequence, op[1].get<uint64_t>(), op[2].get<std::string>(), stands});
   }
   return ops;
 }
@@ -102,7 +106,7 @@ PeerState peer_state_of(const FlightRecorder& recorder, size_t ops) {
   state.main_thread = main_thread_state();
   state.marks = recorder.marks();
   for (const OpRecord& record : recorder.last_collectives(std::min(ops, kMaxBriefs)))
-    state.ops.push_back({record.sequence, fingerprint(record), describe(record)});
+    state.ops.push_back({record.sequence, fingerprint(record), describe(record), record.stands});
   return state;
 }
 
@@ -130,7 +134,10 @@ std::string peer_state_text(const PeerState& state) {
   for (const ChainMark& mark : state.marks) marks.push_back({mark.count, mark.hash});
   json["marks"] = marks;
   Json ops = Json::array();
-  for (const OpBrief& op : state.ops) ops.push_back({op.sequence, op.fingerprint, op.text});
+  for (const OpBrief& op : state.ops) {
+    ops.push_back({op.sequence, op.fingerprint, op.text});
+    if (!op.stands) ops.back().push_back(kDoesNotStand);
+  }
   json["ops"] = ops;
   return json_text(json);
 }

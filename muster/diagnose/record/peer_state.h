@@ -18,7 +18,8 @@ constexpr size_t kMaxBriefs = 256, kMaxMarks = 64;
 struct OpBrief {
   uint64_t sequence = 0;
   uint64_t fingerprint = 0;
-  std::string text;  ///< describe()
+  std::string text;    ///< describe()
+  bool stands = true;  ///< OpRecord::stands
   bool operator==(const OpBrief&) const = default;
 };
 

@@ -21,6 +21,7 @@ void Monitor::check_first_call(const diagnose::OpRecord& op) {
   }
   if (heartbeats_.agrees(call, /*in_doubt=*/true)) return;
   ++suspects_;
+  recorder_->let_stand(op.id);  // whatever its backend would say: it waits for the others here
   heartbeats_.wake();
   // A question that nobody answers takes a heartbeat.
   WaitedTime waited(heartbeats_.heartbeat() + heartbeats_.fast_heartbeat());
@@ -30,7 +31,7 @@ void Monitor::check_first_call(const diagnose::OpRecord& op) {
     agrees = heartbeats_.agrees(call, /*in_doubt=*/false);
   }
   --suspects_;
-  if (agrees && !has_failed()) return;
+  if (agrees && !has_failed()) return recorder_->let_stand(op.id, false);
   recorder_->complete(op.id, /*failed=*/true);
   if (has_failed()) throw failure_of(op);
   throw environment_error(

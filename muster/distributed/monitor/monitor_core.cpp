@@ -187,7 +187,8 @@ diagnose::Diagnosis Monitor::diagnose_now(const diagnose::OpRecord& op) const {
 /// its own twice: a call that its backend refuses is taken back. So is one behind it, which is
 /// another difference; what is none of these stays the first one, until it is too long ago to be
 /// shown. A difference that no heartbeat shows yet is given the time in which all ranks hear of the
-/// alarm and show more.
+/// alarm and show more. A call that does not stand yet says nothing, unless its backend keeps it for
+/// very long: a thread may get no core between the call and its refusal.
 bool Monitor::is_proven(const diagnose::Diagnosis& diagnosis, bool is_late) {
   if (diagnosis.kind == diagnose::Diagnosis::Kind::kGone) return is_late && diagnosis.certain;
   if (diagnosis.kind != diagnose::Diagnosis::Kind::kMismatch) {
@@ -199,6 +200,7 @@ bool Monitor::is_proven(const diagnose::Diagnosis& diagnosis, bool is_late) {
   if (diagnosis.certain && diagnosis.who != difference_->which)
     difference_ = {diagnosis.who, Clock::now(), none_yet, difference_->any};
   const auto show_more = 2 * heartbeats_.heartbeat() + heartbeats_.pass();
+  if (diagnosis.may_pass) return difference_->any.look() > 10 * show_more;
   return (diagnosis.certain && heartbeats_.is_fresh(difference_->since)) ||
          difference_->seen.look() > show_more || difference_->any.look() > 4 * show_more;
 }

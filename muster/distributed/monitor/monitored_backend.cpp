@@ -114,6 +114,7 @@ void MonitoredBackend::setTimeout(std::chrono::milliseconds timeout) {
 MonitoredBackend::WorkPtr MonitoredBackend::around(const OpCall& call, Posting& posting) {
   diagnose::OpRecord record = record_of(call);
   if (monitor_->has_failed()) monitor_->check_open(record);
+  record.stands = false;
   record = recorder()->post(record);
   monitor_->check_first_call(record);
   const auto monitor_it = [&](WorkPtr inner) {
@@ -137,6 +138,7 @@ MonitoredBackend::WorkPtr MonitoredBackend::around(const OpCall& call, Posting& 
     monitor_->take_back(record);
     throw;
   }
+  recorder()->let_stand(record.id);
   if (call.blocks) recorder()->end_wait(record.id);
   if (!inner) {  // done, or part of a coalesced operation
     recorder()->complete(record.id);

@@ -350,6 +350,20 @@ TEST(Diagnosis, ADifferenceIsCertainOnceEveryRankIsRead) {
   EXPECT_TRUE(with_view(other).certain);
 }
 
+// A thread that gets no core between its call and the refusal shows it for long.
+TEST(Diagnosis, ACallThatItsBackendMayRefuseProvesNothingWhileItsRankLives) {
+  PeerView other{
+      .state = PeerState{.rank = 2, .posted = 1, .ops = {{0, 7, "barrier", /*stands=*/false}}},
+      .life = Life::kRuns,
+      .is_fresh = true};
+  EXPECT_EQ(with_view(other).kind, Kind::kMismatch);
+  EXPECT_TRUE(with_view(other).may_pass);
+  EXPECT_FALSE(with_view(other).certain);
+  other.life = Life::kGone;
+  EXPECT_FALSE(with_view(other).may_pass);
+  EXPECT_TRUE(with_view(other).certain);
+}
+
 TEST(Diagnosis, OneRankThatContradictsItselfIsNoDifferenceBetweenRanks) {
   const PeerView odd{.state = PeerState{.rank = 2, .ops = {{5, 7, "barrier"}, {5, 8, "barrier"}}},
                      .life = Life::kRuns,
@@ -365,6 +379,7 @@ TEST(PeerState, HoldsNoMoreThanARankWrites) {
   PeerState state;
   for (uint64_t i = 0; i < 256; ++i) state.ops.push_back({i, 1, "barrier"});
   for (uint64_t i = 0; i < 64; ++i) state.marks.push_back({i + 1, 1});
+  state.ops.back().stands = false;
   EXPECT_EQ(reads(state), test::kNoError);
   PeerState more = state;
   more.ops.push_back({256, 1, "barrier"});

@@ -5,7 +5,11 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <stdexcept>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -268,16 +272,21 @@ TEST_F(BoardOfManyHosts, TheRankThatFellSilentIsNamedAndNoOther) {
   peers.join();
 }
 
-/// A user's own: takes everything for done, and compares nothing.
+/// A user's own: takes everything for done, and compares nothing. What `refuse` throws, it refuses.
 class CarelessBackend final : public PostingBackend {
  public:
-  explicit CarelessBackend(int rank)
+  using Refusal = std::function<void(const Contribution&)>;
+
+  explicit CarelessBackend(
+      int rank, Refusal refuse = [](const Contribution&) {})
       : PostingBackend("careless", rank, 2, 60s),
+        refuse_(std::move(refuse)),
         queue_(std::make_shared<OpQueue>([] { return std::string(); })) {}
   ~CarelessBackend() override { queue_->close("the group was destroyed"); }
 
  protected:
   WorkPtr post(uint64_t sequence, Contribution part) override {
+    refuse_(part);
     auto work =
         c10::make_intrusive<PendingWork>(getRank(), part.op, sequence, part.results(), queue_);
     queue_->submit(
@@ -286,33 +295,76 @@ class CarelessBackend final : public PostingBackend {
   }
 
  private:
+  const Refusal refuse_;
   std::shared_ptr<OpQueue> queue_;
 };
 
-TEST(MonitorOfABackendWithoutAnEntry, ComparesTheCalls) {
-  const StorePtr store = c10::make_intrusive<c10d::HashStore>();
-  std::vector<std::string> errors(2);
-  std::vector<std::thread> ranks;
-  for (int rank = 0; rank < 2; ++rank) {
-    ranks.emplace_back([&, rank] {
-      const auto backend = monitored(
-          c10::make_intrusive<CarelessBackend>(rank),
-          {.store = store, .rank = rank, .world_size = 2, .timeout = 60s, .threads = true},
-          {});
-      errors[static_cast<size_t>(rank)] = test::error_of([&] {
-        std::vector<at::Tensor> tensors{torch::ones({8 + 4 * rank})};
-        for (const auto until = Clock::now() + kPatience; Clock::now() < until;) {
-          backend->allreduce(tensors)->wait();
-          std::this_thread::sleep_for(5ms);
-        }
+class MonitorOfABackendWithoutAnEntry : public ::testing::Test {
+ protected:
+  /// What `program` throws on each of two ranks.
+  std::vector<std::string> errors_of(const std::function<void(c10d::Backend&, int)>& program,
+                                     const std::function<void(int)>& in_a_broadcast = {}) {
+    std::vector<std::string> errors(2);
+    std::vector<std::thread> ranks;
+    for (int rank = 0; rank < 2; ++rank) {
+      ranks.emplace_back([&, rank] {
+        const auto refuse = [&, rank](const Contribution& part) {
+          if (part.op == c10d::OpType::BROADCAST) in_a_broadcast(rank);
+        };
+        const auto backend = monitored(
+            c10::make_intrusive<CarelessBackend>(rank, refuse),
+            {.store = store_, .rank = rank, .world_size = 2, .timeout = 60s, .threads = true},
+            {});
+        errors[static_cast<size_t>(rank)] = test::error_of([&] { program(*backend, rank); });
       });
-    });
+    }
+    for (std::thread& rank : ranks) rank.join();
+    return errors;
   }
-  for (std::thread& rank : ranks) rank.join();
+
+  /// Of the heartbeat that the rank has written last; 0 before it.
+  uint64_t beat_of(int rank) {
+    const std::string text = c10d::PrefixStore("monitor", store_)
+                                 .compareSet(concat("state/", rank), std::string(), std::string());
+    return text.empty() ? 0 : diagnose::parse_peer_state(text, "heartbeat").beat;
+  }
+
+ private:
+  const StorePtr store_ = c10::make_intrusive<c10d::HashStore>();
+};
+
+TEST_F(MonitorOfABackendWithoutAnEntry, ComparesTheCalls) {
+  const auto errors = errors_of([](c10d::Backend& backend, int rank) {
+    std::vector<at::Tensor> tensors{torch::ones({8 + 4 * rank})};
+    for (const auto until = Clock::now() + kPatience; Clock::now() < until;) {
+      backend.allreduce(tensors)->wait();
+      std::this_thread::sleep_for(5ms);
+    }
+  });
   for (const std::string& error : errors)
     EXPECT_THAT(error,
                 HasSubstr("rank 0 is at all_reduce sum float32[8] #0 while rank 1 is at all_reduce "
                           "sum float32[12] #0"));
+}
+
+// As on a machine whose threads get no core: one rank is in the call that all are refused while the other's
+// heartbeats show what it called next.
+TEST_F(MonitorOfABackendWithoutAnEntry, ACallThatIsRefusedLateIsNoDifference) {
+  const auto refuse = [&](int rank) {
+    const uint64_t first = beat_of(1);
+    const auto until = Clock::now() + kPatience;
+    while (rank == 0 && beat_of(1) < first + 8 && Clock::now() < until)
+      std::this_thread::sleep_for(1ms);
+    throw std::runtime_error("no broadcast here");
+  };
+  const auto errors = errors_of(
+      [](c10d::Backend& backend, int) {
+        std::vector<at::Tensor> tensors{torch::ones({8})};
+        EXPECT_EQ(test::error_of([&] { backend.broadcast(tensors); }), "no broadcast here");
+        for (int i = 0; i < 20; ++i) backend.allreduce(tensors)->wait();
+      },
+      refuse);
+  for (const std::string& error : errors) EXPECT_EQ(error, test::kNoError);
 }
 
 }  // namespace
