@@ -53,7 +53,8 @@ for ((round = 1; round <= rounds; ++round)); do
   disturber=$!
   exec 7>"$out/pipe"  # ends with this shell, however it ends; so nobody else may hold it
   status=0
-  MUSTER_FLAKY=$token LD_PRELOAD=$out/slow_sync.so GTEST_SHUFFLE=1 GTEST_RANDOM_SEED=$((seed % 99999 + 1)) \
+  MUSTER_FLAKY=$token OMP_WAIT_POLICY=passive LD_PRELOAD=$out/slow_sync.so \
+    GTEST_SHUFFLE=1 GTEST_RANDOM_SEED=$((seed % 99999 + 1)) \
     ctest --test-dir "$build" --output-on-failure --no-tests=error --output-log "$log" -j "${JOBS:-$(nproc)}" "$@" \
     </dev/null 2>&1 7>&- &
   runner=$!
