@@ -37,6 +37,7 @@
 #include "muster/train/progress/step_timeline.h"
 #include "muster/train/record/run_files.h"
 #include "muster/train/replicas/strategy.h"
+#include "muster/train/task/layer_summary.h"
 
 namespace muster::train {
 namespace {
@@ -250,6 +251,9 @@ ProgramEnd run_program(Program& program,
       distributed::check_backend(plan.options.backend, env ? env->world_size : 1);
       std::unique_ptr<Task> task = check_start(program.task(resume.has_value()), plan, resume);
       FitPlan told = plan;
+      const LayerSummary layers = layer_summary(*task->module());
+      told.explained += explained_layers(layers);
+      told.record.update(to_json(layers));
       const std::string memory = memory_outlook(std::move(task), program.data(), plan);
       told.explained += explained_line("memory", memory);
       told.record["memory"] = memory;

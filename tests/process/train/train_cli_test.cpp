@@ -352,6 +352,7 @@ TEST(TrainCommand, ExplainPrintsThePlanAsJson) {
   EXPECT_EQ(plan["samples_per_step"], 16);
   EXPECT_EQ(plan["machine_devices"], Json::array({"cpu"}));
   EXPECT_THAT(plan["memory"].get<std::string>(), HasSubstr("estimated on meta"));
+  EXPECT_EQ(plan["layers"][0]["type"], "Linear") << plan["layers"];
   EXPECT_TRUE(plan["remarks"].is_array());
 }
 
