@@ -129,8 +129,10 @@ MonitoredBackend::WorkPtr MonitoredBackend::around(const OpCall& call, Posting& 
     if (call.blocks) recorder()->end_wait(record.id);
     // The others did not come, or with something else; not: the call itself is bad.
     if (error.kind() == ErrorKind::kEnvironment ||
-        error.text().refused.starts_with("ranks disagree"))
+        error.text().refused.starts_with("ranks disagree")) {
+      recorder()->let_stand(record.id);
       monitor_it({})->fail(std::current_exception());
+    }
     monitor_->take_back(record);
     throw;
   } catch (...) {
