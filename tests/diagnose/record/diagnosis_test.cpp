@@ -6,8 +6,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/support/error_of.h"
-
 namespace muster::diagnose {
 namespace {
 
@@ -369,45 +367,6 @@ TEST(Diagnosis, OneRankThatContradictsItselfIsNoDifferenceBetweenRanks) {
                      .life = Life::kRuns,
                      .is_fresh = true};
   EXPECT_EQ(with_view(odd).kind, Kind::kMissing);
-}
-
-TEST(PeerState, HoldsNoMoreThanARankWrites) {
-  const auto reads = [](const PeerState& state) {
-    return test::error_of(
-        [&] { EXPECT_EQ(parse_peer_state(peer_state_text(state), "heartbeat"), state); });
-  };
-  PeerState state;
-  for (uint64_t i = 0; i < 256; ++i) state.ops.push_back({i, 1, "barrier"});
-  for (uint64_t i = 0; i < 64; ++i) state.marks.push_back({i + 1, 1});
-  state.ops.back().stands = false;
-  EXPECT_EQ(reads(state), test::kNoError);
-  PeerState more = state;
-  more.ops.push_back({256, 1, "barrier"});
-  EXPECT_THAT(reads(more), HasSubstr("heartbeat: 257 ops, at most 256"));
-  more = state;
-  more.marks.push_back({65, 1});
-  EXPECT_THAT(reads(more), HasSubstr("heartbeat: 65 marks, at most 64"));
-  EXPECT_THAT(reads({.ops = {{3, 1, "barrier"}, {3, 2, "barrier"}}}),
-              HasSubstr("operations do not rise"));
-  EXPECT_THAT(reads({.marks = {{4, 1}, {2, 1}}}), HasSubstr("marks do not rise"));
-  EXPECT_THAT(reads({.marks = {{0, 1}}}), HasSubstr("marks do not rise"));
-}
-
-TEST(PeerState, IsRefusedWhenItIsNotOne) {
-  for (const char* bad : {"", "[]", "{}", "{\"rank\":-1}", "{\"rank\":0,\"beat\":\"x\"}"})
-    EXPECT_THAT(test::refusal_of([&] { parse_peer_state(bad, "heartbeat of rank 3"); }),
-                HasSubstr("heartbeat of rank 3"))
-        << bad;
-}
-
-TEST(ProcessLife, SeesThisProcessAndNotOneOfAnotherTime) {
-  ProcessId process = this_process();
-  EXPECT_EQ(life_of(process), Life::kRuns);
-  ++process.started;
-  EXPECT_EQ(life_of(process), Life::kGone);
-  process.host = "another";
-  EXPECT_EQ(life_of(process), Life::kUnknown);
-  EXPECT_EQ(main_thread_state(), "running");
 }
 
 }  // namespace
