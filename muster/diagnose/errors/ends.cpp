@@ -303,7 +303,13 @@ constexpr Pattern kHeap[] = {{"double free or corruption"},
                              {"heap corruption detected"},
                              {"0xC0000374"},
                              {"-1073740940"},
-                             {"double free", nullptr, Depth::kGuess}};
+                             {"double free", nullptr, Depth::kGuess},
+                             {"pointer being freed was not allocated"},
+                             {"Attempt to free invalid pointer"},
+                             {"_CrtIsValidHeapPointer"},
+                             {"incorrect checksum for freed object"},
+                             {"_pFirstBlock == pHead"},
+                             {"mimalloc: error"}};
 constexpr Cause kHeapCauses[] = {
     {.why =
          "A pointer was freed that its allocator had not given out: two copies of a library (two "

@@ -1,4 +1,4 @@
-// Files that cannot be read, and what is fetched: rows 58, 59, 73, 81 and 82.
+// Files that cannot be read: rows 58, 59, 81 and 82.
 #include "muster/diagnose/catalogue/error_row.h"
 
 namespace muster::diagnose {
@@ -97,7 +97,44 @@ constexpr Pattern kUnreadable[] = {
     {"damaged", nullptr, Depth::kGuess},
     {"bad zip", nullptr, Depth::kGuess},
     {"not a zip", nullptr, Depth::kGuess},
-    {"corrupted", nullptr, Depth::kGuess}};
+    {"corrupted", nullptr, Depth::kGuess},
+    {"Can't get attribute '"},
+    {"tarfile.ReadError"},
+    {"DecodeError"},
+    {"INVALID_PROTOBUF"},
+    {"Protobuf parsing failed"},
+    {"DataLossError"},
+    {"Data loss:"},
+    {"Checksum does not match"},
+    {"load() a ScriptModule"},
+    {"ScannerError"},
+    {"invalid hash value"},
+    {"Unable to synchronously open file"},
+    {"Truncated File Read"},
+    {"Incorrect header check"},
+    {"Premature end of JPEG", nullptr, Depth::kPerhaps},
+    {"Invalid data found when processing input"},
+    {"does not match the expected checksum"},
+    {"Unexpected end of archive"},
+    {"not a supported wheel"},
+    {"checksum", nullptr, Depth::kGuess},
+    {"load*checkpoint", nullptr, Depth::kGuess},
+    {"loading*checkpoint", nullptr, Depth::kGuess},
+    {"load*weights", nullptr, Depth::kGuess},
+    {"loading*weights", nullptr, Depth::kGuess},
+    {"loading*model", nullptr, Depth::kGuess},
+    {"load model", nullptr, Depth::kGuess},
+    {"pars*file", nullptr, Depth::kGuess},
+    {"unrecognized file", nullptr, Depth::kGuess},
+    {"unsupported file", nullptr, Depth::kGuess},
+    {"file format", nullptr, Depth::kGuess},
+    {"decompress", nullptr, Depth::kGuess},
+    {"cannot read", nullptr, Depth::kGuess},
+    {"cannot load", nullptr, Depth::kGuess},
+    {"could not load", nullptr, Depth::kGuess},
+    {"could not read", nullptr, Depth::kGuess},
+    {"unable to read", nullptr, Depth::kGuess},
+    {"decoding", nullptr, Depth::kGuess}};
 constexpr Cause kUnreadableCauses[] = {
     {.why = "The file is what Git LFS puts in a large file's place, or a page that says that there "
             "is no such file.",
@@ -144,7 +181,21 @@ constexpr Pattern kKeys[] = {
     {"is in the state_dict but the state_dict only has"},
     {"in the state_dict", nullptr, Depth::kGuess},
     {"state dict", nullptr, Depth::kGuess},
-    {"state_dict", nullptr, Depth::kGuess}};
+    {"state_dict", nullptr, Depth::kGuess},
+    {"Error(s) in loading state_dict", nullptr, Depth::kPerhaps},
+    {"not found in checkpoint", nullptr, Depth::kPerhaps},
+    {"weight file containing*layers into a model with"},
+    {"KeyError: '*.weight'"},
+    {"KeyError: '*.bias'"},
+    {"KeyError: '*.running_mean'"},
+    {"KeyError: 'module."},
+    {"KeyError: \"module."},
+    {"KeyError: 'model'"},
+    {"KeyError: 'net'"},
+    {"KeyError: 'ema'"},
+    {"No matching parameters"},
+    {"Successful Load Key Num: 0"},
+    {"cannot be loaded, please check the key names", nullptr, Depth::kAsRow, true}};
 constexpr Cause kKeysCauses[] = {
     {.why = "The optimizer's state is of another model or another optimizer.",
      .step =
@@ -156,62 +207,21 @@ constexpr Cause kKeysCauses[] = {
      .step = "Compare some names of both sides. Take the prefix off, or load into the model before "
              "it is wrapped."}};
 
-constexpr Pattern kDownload[] = {{"Max retries exceeded with url"},
-                                 {"Temporary failure in name resolution", nullptr, Depth::kPerhaps},
-                                 {"Name or service not known", nullptr, Depth::kPerhaps},
-                                 {"No address associated with hostname", nullptr, Depth::kPerhaps},
-                                 {"Could not resolve host"},
-                                 {"NameResolutionError"},
-                                 {"We couldn't connect to 'https://huggingface.co'"},
-                                 {"LocalEntryNotFoundError"},
-                                 {"<urlopen error"},
-                                 {"HTTP Error 4"},
-                                 {"HTTP Error 5"},
-                                 {"Client Error: Unauthorized for url"},
-                                 {"Client Error: Forbidden for url"},
-                                 {"Client Error: Not Found for url"},
-                                 {"Client Error: Too Many Requests"},
-                                 {"Server Error*for url"},
-                                 {"CERTIFICATE_VERIFY_FAILED"},
-                                 {"ConnectTimeoutError"},
-                                 {"ReadTimeoutError"},
-                                 {"outgoing traffic has been disabled"},
-                                 {"is not a valid model identifier"},
-                                 {"we cannot find the requested files in the disk cache"},
-                                 {"Repository Not Found for url"},
-                                 {"Connection error, and we cannot find"},
-                                 {"http*connection", nullptr, Depth::kGuess},
-                                 {"name resolution", nullptr, Depth::kGuess},
-                                 {"failed to connect to http", nullptr, Depth::kGuess},
-                                 {"download*fail", nullptr, Depth::kGuess},
-                                 {"fail*download", nullptr, Depth::kGuess},
-                                 {"ssl*certificate", nullptr, Depth::kGuess},
-                                 {"http error", nullptr, Depth::kGuess}};
-constexpr Cause kDownloadCauses[] = {
-    {.why = "The server wants a login, or does not let this one in.",
-     .step = "Log in where the job runs (`huggingface-cli login`, a token in the environment), and "
-             "accept the terms of gated files on the server's page.",
-     .when = "Client Error: "},
-    {.why = "The certificate of the server is not trusted here: a proxy that opens connections, an "
-            "old set of certificates, or a wrong clock.",
-     .step = "Look at `date`; install ca-certificates, and the certificate of your proxy.",
-     .when = "CERTIFICATE_VERIFY_FAILED"},
-    {.why = "The program fetches something, and this machine does not reach the server: compute "
-            "nodes often have no way out.",
-     .step = "Fetch it on a machine that has one, put it where the job reads it, and tell the "
-             "program to stay offline (HF_HUB_OFFLINE=1); else set https_proxy. With several ranks "
-             "let one fetch."}};
-
-constexpr Pattern kPermission[] = {{"PermissionError"},
-                                   {"[Errno 13] Permission denied"},
-                                   {"sh: *: Permission denied"},  // a shell's, of a script
-                                   {"filesystem error*Permission denied"},
-                                   {"open*: Permission denied"},
-                                   {"fopen*Permission denied"},
-                                   {"access is denied", nullptr, Depth::kGuess},
-                                   {"access denied", nullptr, Depth::kGuess},
-                                   {"permission*denied", nullptr, Depth::kGuess},
-                                   {"not permitted", nullptr, Depth::kGuess}};
+constexpr Pattern kPermission[] = {
+    {"PermissionError"},
+    {"[Errno 13] Permission denied"},
+    {"sh: *: Permission denied"},  // a shell's, of a script
+    {"filesystem error*Permission denied"},
+    {"open*: Permission denied"},
+    {"fopen*Permission denied"},
+    {"access is denied", nullptr, Depth::kGuess},
+    {"access denied", nullptr, Depth::kGuess},
+    {"permission*denied", nullptr, Depth::kGuess},
+    {"not permitted", nullptr, Depth::kGuess},
+    {"mkdir:*Permission denied", nullptr, Depth::kPerhaps},
+    {"cannot create directory*Permission denied", nullptr, Depth::kPerhaps},
+    {"being used by another process", nullptr, Depth::kPerhaps},
+    {"Permission denied", nullptr, Depth::kPerhaps}};
 constexpr Cause kPermissionCauses[] = {
     {.why = "The process may not read or write there: a folder of another user, a cache in a home "
             "that a container does not have, a file mounted read-only.",
@@ -240,7 +250,37 @@ constexpr Pattern kMissing[] = {
     {"unable to open*file", nullptr, Depth::kGuess},
     {"failed to open", nullptr, Depth::kGuess},
     {"no such file", nullptr, Depth::kGuess},
-    {"not found at", nullptr, Depth::kGuess}};
+    {"not found at", nullptr, Depth::kGuess},
+    {"NotADirectoryError", nullptr, Depth::kPerhaps},
+    {"[Errno 20] Not a directory", nullptr, Depth::kPerhaps},
+    {"Found 0 files in", nullptr, Depth::kPerhaps},
+    {"Found 0 images in", nullptr, Depth::kPerhaps},
+    {"Couldn't open file", nullptr, Depth::kPerhaps},
+    {"Can't load tokenizer for", nullptr, Depth::kPerhaps},
+    {"Can't load config for", nullptr, Depth::kPerhaps},
+    {"Error opening input", nullptr, Depth::kPerhaps},
+    {"Cannot find checkpoint", nullptr, Depth::kPerhaps},
+    {"Cannot find check_point", nullptr, Depth::kPerhaps},
+    {"NoSuchFile", nullptr, Depth::kPerhaps},
+    {"NO_SUCHFILE", nullptr, Depth::kPerhaps},
+    {"FileNotFound", nullptr, Depth::kPerhaps},
+    {"[Errno 2]", nullptr, Depth::kPerhaps},
+    {"The system cannot find the", nullptr, Depth::kPerhaps},
+    {"can't find", nullptr, Depth::kGuess},
+    {"cannot find", nullptr, Depth::kGuess},
+    {"could not find", nullptr, Depth::kGuess},
+    {"couldn't find", nullptr, Depth::kGuess},
+    {"unable to find", nullptr, Depth::kGuess},
+    {"no files", nullptr, Depth::kGuess},
+    {"no images", nullptr, Depth::kGuess},
+    {"missing file", nullptr, Depth::kGuess},
+    {"no checkpoint", nullptr, Depth::kGuess},
+    {"can't open", nullptr, Depth::kGuess},
+    {"path*not found", nullptr, Depth::kGuess},
+    {"checkpoint*not found", nullptr, Depth::kGuess},
+    {"model*not found", nullptr, Depth::kGuess},
+    {"weights*not found", nullptr, Depth::kGuess},
+    {"dataset*not found", nullptr, Depth::kGuess}};
 constexpr Cause kMissingCauses[] = {
     {.why = "A path is wrong, or relative to another folder than the program runs in; in a "
             "container or on another machine the folder may not be mounted.",
@@ -265,15 +305,6 @@ constexpr ErrorRow kFileRows[] = {
      .causes = kKeysCauses,
      .checks = "",
      .confirm = "the names on both sides",
-     .source = ""},
-    {.number = 73,
-     .name = "download-failed",
-     .title = "something cannot be fetched",
-     .depth = Depth::kCause,
-     .patterns = kDownload,
-     .causes = kDownloadCauses,
-     .checks = "network",
-     .confirm = "`curl -I ADDRESS` on the same machine",
      .source = ""},
     {.number = 81,
      .name = "permission-denied",

@@ -13,7 +13,11 @@ constexpr Pattern kUnused[] = {{"Expected to have finished reduction in the prio
                                {"Parameter at index*has been marked as ready twice"},
                                {"doesn't have any parameters that require a gradient"},
                                {"unused param", nullptr, Depth::kGuess},
-                               {"find_unused", nullptr, Depth::kGuess}};
+                               {"find_unused", nullptr, Depth::kGuess},
+                               {"indices which did not receive grad"},
+                               {"did not receive grad"},
+                               {"was not used in the forward", nullptr, Depth::kPerhaps},
+                               {"received no grad", nullptr, Depth::kGuess}};
 constexpr Cause kUnusedCauses[] = {
     {.why = "A parameter takes part twice in one backward: it is shared by two passes, or "
             "recomputed by activation checkpointing.",
@@ -197,7 +201,15 @@ constexpr Pattern kNan[] = {{"loss*inf", is_infinite_loss, Depth::kPerhaps},
                             {"result out of range", nullptr, Depth::kGuess},
                             {"overflow detected", nullptr, Depth::kGuess},
                             {"became infinite", nullptr, Depth::kGuess},
-                            {"is inf", nullptr, Depth::kGuess}};
+                            {"is inf", nullptr, Depth::kGuess},
+                            {"Training has diverged"},
+                            {"NaN losses", nullptr, Depth::kPerhaps},
+                            {"Got NaN", nullptr, Depth::kPerhaps},
+                            {"NaN loss", nullptr, Depth::kPerhaps},
+                            {"loss is inf", nullptr, Depth::kPerhaps},
+                            {"diverge", nullptr, Depth::kGuess},
+                            {"tensor(nan", nullptr, Depth::kGuess},
+                            {"inf/nan", nullptr, Depth::kGuess}};
 constexpr Cause kNanCauses[] = {
     {.why = "Sampling met probabilities that are negative, infinite or NaN.",
      .step = "Find the first NaN in what comes before; draw from logits in float32.",
@@ -225,7 +237,9 @@ constexpr Pattern kNoGrad[] = {{"does not require grad and does not have a grad_
                                {"One of the differentiated Tensors does not require grad"},
                                {"does not have a grad", nullptr, Depth::kGuess},
                                {"require*grad*not", nullptr, Depth::kGuess},
-                               {"not*require*grad", nullptr, Depth::kGuess}};
+                               {"not*require*grad", nullptr, Depth::kGuess},
+                               {"'NoneType' object has no attribute 'grad'"},
+                               {"no grad", nullptr, Depth::kGuess}};
 constexpr Cause kNoGradCauses[] = {
     {.why = "backward starts from a tensor with more than one element.",
      .step = "Take the mean or the sum first, or give backward a gradient of that shape.",

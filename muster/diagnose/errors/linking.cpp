@@ -17,7 +17,14 @@ constexpr Pattern kNotLinked[] = {{"not linked with support for cuda devices"},
                                   {"package doesn't have*built in"},
                                   {"NCCL is not available"},
                                   {"not built with CUDA"},
-                                  {"CUDA support not enabled"}};
+                                  {"CUDA support not enabled"},
+                                  {"CUDA backend is not built"},
+                                  {"without CUDA support", nullptr, Depth::kPerhaps},
+                                  {"no CUDA support", nullptr, Depth::kPerhaps},
+                                  {"'torch._C' has no attribute '_cuda"},
+                                  {"build of PyTorch does not support CUDA"},
+                                  {"cuda support", nullptr, Depth::kGuess},
+                                  {"gpu support", nullptr, Depth::kGuess}};
 constexpr Cause kNotLinkedCauses[] = {
     {.why = "This LibTorch has no NCCL: it is a build for the CPU, for Windows or for macOS.",
      .step = "Take gloo (or Muster's shm) there, or a build with CUDA on Linux.",
@@ -73,7 +80,19 @@ constexpr Pattern kReference[] = {{"undefined reference to*c10::"},
                                   {"relocation truncated to fit"},
                                   {"undefined reference", nullptr, Depth::kGuess},
                                   {"unresolved external", nullptr, Depth::kGuess},
-                                  {"undefined symbols", nullptr, Depth::kGuess}};
+                                  {"undefined symbols", nullptr, Depth::kGuess},
+                                  {"ld: library not found"},
+                                  {"library not found for -l"},
+                                  {"ld: library '"},
+                                  {"unable to find library -l"},
+                                  {"ld: error: undefined symbol"},
+                                  {"ld: symbol(s) not found"},
+                                  {"cannot open input file '"},
+                                  {"multiple definition of `"},
+                                  {"duplicate symbol"},
+                                  {"ld returned 1 exit status", nullptr, Depth::kPerhaps},
+                                  {"linker command failed", nullptr, Depth::kPerhaps},
+                                  {"linking failed", nullptr, Depth::kPerhaps}};
 constexpr Cause kReferenceCauses[] = {
     {.why = "Libraries that were linked want a newer libstdc++ than the linker found.",
      .step =
@@ -164,7 +183,16 @@ constexpr Pattern kSymbol[] = {
     {"dll*not found", nullptr, Depth::kGuess},
     {".so*not found", nullptr, Depth::kGuess},
     {"failed to load*.so", nullptr, Depth::kGuess},
-    {"could not load*.so", nullptr, Depth::kGuess}};
+    {"could not load*.so", nullptr, Depth::kGuess},
+    {"Couldn't load custom C++ ops"},
+    {"multiarray failed to import"},
+    {"compiled using NumPy 1.x cannot be run in"},
+    {"were compiled with different CUDA versions"},
+    {"has different CUDA versions"},
+    {"compiled with different CUDA"},
+    {"numpy.dtype size changed"},
+    {"module compiled against API version"},
+    {"incompatible with this version of PyTorch"}};
 constexpr Cause kSymbolCauses[] = {
     {.why = "The driver's library is not here: no driver, or a container that was started without "
             "its devices.",
@@ -222,7 +250,21 @@ constexpr Pattern kOperator[] = {{"Could not run '*with arguments from the '*bac
                                  {"op*not registered", nullptr, Depth::kGuess},
                                  {"is not supported for tensors with"},
                                  {"is not supported for", nullptr, Depth::kGuess},
-                                 {"not supported for", nullptr, Depth::kGuess}};
+                                 {"not supported for", nullptr, Depth::kGuess},
+                                 {"No operator found for"},
+                                 {"has no attribute 'nms'"},
+                                 {"'_OpNamespace'"},
+                                 {"Exporting the operator"},
+                                 {"ONNX export of operator"},
+                                 {"UnsupportedOperatorError"},
+                                 {"Unsupported ONNX"},
+                                 {"UNSUPPORTED_NODE"},
+                                 {"No importer registered for op"},
+                                 {"NOT_IMPLEMENTED : "},
+                                 {"NOT_IMPLEMENTED"},
+                                 {"Unsupported operator"},
+                                 {"not implemented", nullptr, Depth::kGuess},
+                                 {"no implementation", nullptr, Depth::kGuess}};
 constexpr Cause kOperatorCauses[] = {
     {.why = "torchvision is the build for the CPU, or of another version than torch.",
      .step = "Install the pair that belongs together, from the same index (cuNNN).",

@@ -4,6 +4,13 @@
 namespace muster::diagnose {
 namespace {
 
+/// Python does not find what was to be compiled when its package was installed.
+bool misses_compiled_part(std::string_view line) {
+  return line.find("cannot import name") != line.npos ||
+         (line.find("No module named") != line.npos &&
+          line.find("No module named 'torch'") == line.npos);
+}
+
 constexpr Pattern kJob[] = {{"There are not enough slots available"},
                             {"srun: error: Unable to create step"},
                             {"srun: error: Unable to allocate resources"},
@@ -51,7 +58,14 @@ constexpr Pattern kJob[] = {{"There are not enough slots available"},
                             {"was not reachable via ssh"},
                             {"Hostfile is empty or not formatted"},
                             {"hostfile", nullptr, Depth::kGuess},
-                            {"via ssh", nullptr, Depth::kGuess}};
+                            {"via ssh", nullptr, Depth::kGuess},
+                            {"torchrun: command not found"},
+                            {"mpirun: command not found"},
+                            {"srun: command not found"},
+                            {"deepspeed: command not found"},
+                            {"accelerate: command not found"},
+                            {": command not found", nullptr, Depth::kPerhaps},
+                            {"couldn't chdir to"}};
 constexpr Cause kJobCauses[] = {
     {.why = "No machine has what the job asks for, now or ever.",
      .step = "Ask for less per node (devices, memory, cores), or another partition; `sinfo -o '%P "
@@ -170,8 +184,76 @@ constexpr Pattern kBuild[] = {
     {"failed to compile", nullptr, Depth::kGuess},
     {"error compiling", nullptr, Depth::kGuess},
     {"is not a member of 'std'"},
-    {"#error", nullptr, Depth::kGuess}};
+    {"#error", nullptr, Depth::kGuess},
+    {"setup.py bdist_wheel did not run successfully"},
+    {"setup.py install for*did not run successfully"},
+    {"setup.py egg_info did not run successfully"},
+    {"did not run successfully"},
+    {"legacy-install-failure"},
+    {"error: command*failed: No such file or directory"},
+    {"error: command 'x86_64"},
+    {"error: command '*gcc' failed"},
+    {"error: command '*g++' failed"},
+    {"error: command '*c++' failed"},
+    {"error: command '*clang' failed"},
+    {"were not found in CMAKE_MODULE_PATH"},
+    {"CXX11 ABI mismatch"},
+    {"ABI mismatch"},
+    {"set to NOTFOUND"},
+    {"unable to find a build program"},
+    {"cannot import name '*_cuda'"},
+    {"cannot import name '*_ext'"},
+    {"cannot import name '_C'"},
+    {"cannot import name 'csrc'"},
+    {"cannot import name '_ext"},
+    {"(unknown location)", nullptr, Depth::kPerhaps},
+    {"No module named '*_cuda'"},
+    {"No module named '*_ext'"},
+    {"No module named '*_cpp'"},
+    {"No module named '*._C'"},
+    {"No module named '_C"},
+    {"No module named '*.spconv_utils'"},
+    {"No module named 'MultiScaleDeformableAttention'"},
+    {"name '_C' is not defined"},
+    {"name '_ext' is not defined"},
+    {"'which', 'c++'"},
+    {"'where', 'cl'"},
+    {"cannot open source file"},
+    {"requires the CUDA Toolkit"},
+    {"nvcc*is not recognized"},
+    {"cmake: command not found"},
+    {"CMake must be installed"},
+    {"is not able to compile a simple test program"},
+    {"recipe for target*failed"},
+    {"CMake Error", nullptr, Depth::kPerhaps},
+    {"Configuring incomplete, errors occurred", nullptr, Depth::kPerhaps},
+    {"subcommand failed", nullptr, Depth::kPerhaps},
+    {"make: ***", nullptr, Depth::kPerhaps},
+    {"]: *** [", nullptr, Depth::kPerhaps},
+    {"make: *** [", nullptr, Depth::kPerhaps},
+    {"errors detected in the compilation of", nullptr, Depth::kPerhaps},
+    {"error detected in the compilation of", nullptr, Depth::kPerhaps},
+    {"compilation terminated", nullptr, Depth::kPerhaps},
+    {"error C2", nullptr, Depth::kPerhaps},
+    {"error: identifier \"", nullptr, Depth::kPerhaps},
+    {"incomplete type", nullptr, Depth::kPerhaps},
+    {"does not name a type", nullptr, Depth::kPerhaps},
+    {"does not name a template type", nullptr, Depth::kPerhaps},
+    {"expected unqualified-id", nullptr, Depth::kPerhaps},
+    {"expected primary-expression", nullptr, Depth::kPerhaps},
+    {"static assertion failed", nullptr, Depth::kPerhaps},
+    {"No CUDA runtime is found, using CUDA_HOME", nullptr, Depth::kPerhaps},
+    {"nvcc", nullptr, Depth::kGuess},
+    {"cmake", nullptr, Depth::kGuess},
+    {"build*failed", nullptr, Depth::kGuess},
+    {"setup.py", nullptr, Depth::kGuess}};
 constexpr Cause kBuildCauses[] = {
+    {.why = "The compiled part of a Python package is not there: its build failed, was left out, "
+            "or was made for another Python.",
+     .step = "Build the package again in this environment (`pip install -v --no-build-isolation "
+             ".`, `python setup.py develop`), and look at the first error of that build; CUDA's "
+             "part needs nvcc.",
+     .holds = misses_compiled_part},
     {.why = "The code is compiled with an older C++ than LibTorch's headers need.",
      .step = "Set CMAKE_CXX_STANDARD (or cxx_std_17; 20 from LibTorch 2.12 on) for the target, "
              "nvcc's as well.",
