@@ -121,7 +121,18 @@ constexpr Pattern kOutOfMemory[] = {
      nullptr,
      Depth::kAsRow,
      true},
-    {"ran out of memory trying to allocate"}};
+    {"ran out of memory trying to allocate"},
+    {"CUDA_OUT_OF_MEMORY"},
+    {"CL_OUT_OF_RESOURCES"},
+    {"CL_MEM_OBJECT_ALLOCATION_FAILURE"},
+    {"vk::Device::allocateMemory"},
+    {"ErrorOutOfDeviceMemory"},
+    {"ERROR_OUT_OF_DEVICE_MEMORY"},
+    {"insufficient VRAM"},
+    {"less than desired GPU memory utilization"},
+    {"larger than the maximum number of tokens that can be stored in KV cache"},
+    {"kv cache", nullptr, Depth::kGuess},
+    {"vram", nullptr, Depth::kGuess}};
 constexpr Cause kOutOfMemoryCauses[] = {
     {.why = "The request alone is larger than the device.",
      .step =
@@ -221,7 +232,10 @@ constexpr Pattern kHostMemory[] = {{"DefaultCPUAllocator: can't allocate memory"
                                    {"g++: internal compiler error: Killed"},
                                    {"gcc: internal compiler error: Killed"},
                                    {"memory exhausted", nullptr, Depth::kGuess},
-                                   {"out of ram", nullptr, Depth::kGuess}};
+                                   {"out of ram", nullptr, Depth::kGuess},
+                                   {"std::bad_alloc: out of memory"},
+                                   {"Java heap space"},
+                                   {"JavaScript heap out of memory"}};
 constexpr Cause kHostMemoryCauses[] = {
     {.why = "Windows has no more memory to promise: its paging file is too small.",
      .step = "Make the paging file larger, or start fewer loader workers.",

@@ -278,7 +278,15 @@ constexpr Pattern kNoDevice[] = {
     {"no gpus", nullptr, Depth::kGuess},
     {"gpu*not usable", nullptr, Depth::kGuess},
     {"cuda*not detected", nullptr, Depth::kGuess},
-    {"any gpu", nullptr, Depth::kGuess}};
+    {"any gpu", nullptr, Depth::kGuess},
+    {"NVIDIA Driver was not detected", nullptr, Depth::kAsRow, true},
+    {"NVIDIA driver was not found"},
+    {"No GPU detected", nullptr, Depth::kPerhaps},
+    {"No GPU was detected", nullptr, Depth::kPerhaps},
+    {"GPU device not found", nullptr, Depth::kPerhaps},
+    {"Failed to get device handle for gpu"},
+    {"nvidia-smi: command not found"},
+    {"'nvidia-smi' is not recognized"}};
 constexpr Cause kNoDeviceCauses[] = {
     {.why = "The container has lost its devices: systemd took the rights away when it read its "
             "units again.",

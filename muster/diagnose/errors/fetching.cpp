@@ -59,8 +59,9 @@ constexpr Pattern kDownload[] = {{"Max retries exceeded with url"},
                                  {"Could not fetch"},
                                  {"is not a local folder and is not a valid"},
                                  {"Network is unreachable", nullptr, Depth::kPerhaps},
-                                 {"download", nullptr, Depth::kGuess},
-                                 {"huggingface", nullptr, Depth::kGuess}};
+                                 {"huggingface", nullptr, Depth::kGuess},
+                                 {"connection error", nullptr, Depth::kGuess},
+                                 {"max retries", nullptr, Depth::kGuess}};
 constexpr Cause kDownloadCauses[] = {
     {.why = "The server wants a login, or does not let this one in.",
      .step = "Log in where the job runs (`huggingface-cli login`, a token in the environment), and "

@@ -134,7 +134,18 @@ constexpr Pattern kUnreadable[] = {
     {"could not load", nullptr, Depth::kGuess},
     {"could not read", nullptr, Depth::kGuess},
     {"unable to read", nullptr, Depth::kGuess},
-    {"decoding", nullptr, Depth::kGuess}};
+    {"decoding", nullptr, Depth::kGuess},
+    {"Not a TF Checkpoint"},
+    {"not an sstable"},
+    {"Unable to open table file"},
+    {"Not a gzipped file"},
+    {"Cannot load file containing pickled data"},
+    {"Object arrays cannot be loaded when allow_pickle"},
+    {"Cannot interpret file"},
+    {"wrong magic"},
+    {"unknown model architecture"},
+    {"invalid model file"},
+    {"failed to load model", nullptr, Depth::kPerhaps}};
 constexpr Cause kUnreadableCauses[] = {
     {.why = "The file is what Git LFS puts in a large file's place, or a page that says that there "
             "is no such file.",
@@ -195,7 +206,10 @@ constexpr Pattern kKeys[] = {
     {"KeyError: 'ema'"},
     {"No matching parameters"},
     {"Successful Load Key Num: 0"},
-    {"cannot be loaded, please check the key names", nullptr, Depth::kAsRow, true}};
+    {"cannot be loaded, please check the key names", nullptr, Depth::kAsRow, true},
+    {"Tensor name*not found in checkpoint files"},
+    {"No variable named"},
+    {"were not found in checkpoint"}};
 constexpr Cause kKeysCauses[] = {
     {.why = "The optimizer's state is of another model or another optimizer.",
      .step =

@@ -135,6 +135,24 @@ bool is_nan_loss(std::string_view line) {
   return false;
 }
 
+/// A step whose losses are NaN, whatever they are called: "G: nan | D: nan" beside a bar. Measures of what is not in a
+/// set are NaN, too.
+bool is_step_with_nans(std::string_view line) {
+  for (const std::string_view measure : {"AP", "IoU", "AUC", "acc", "Acc", "ecall", "recision"}) {
+    if (line.find(measure) != line.npos) return false;
+  }
+  int values = 0;
+  for (size_t at = line.find("nan"); at != line.npos; at = line.find("nan", at + 3)) {
+    const size_t sign = at == 0 ? line.npos : line.find_last_not_of(' ', at - 1);
+    values += sign != line.npos && (line[sign] == ':' || line[sign] == '=') ? 1 : 0;
+  }
+  if (values < 2 || !is_nan_loss(line)) return false;
+  for (const std::string_view step : {"it/s", "s/it", "poch", "step", "Step", "iter", "Iter"}) {
+    if (line.find(step) != line.npos) return true;
+  }
+  return false;
+}
+
 /// A loss that is infinite; the smallest loss so far, before there is one, is no failure.
 bool is_infinite_loss(std::string_view line) {
   for (const std::string_view so_far :
@@ -175,6 +193,7 @@ constexpr Pattern kNan[] = {{"loss*inf", is_infinite_loss, Depth::kPerhaps},
                             {"input contains NaN"},
                             {"The total norm of order*is non-finite"},
                             {"was found non-finite"},
+                            {"nan*nan", is_step_with_nans, Depth::kPerhaps},
                             {"loss*nan", is_nan_loss, Depth::kPerhaps},
                             {"nan*loss", is_nan_loss, Depth::kPerhaps},
                             {"loss diverged"},

@@ -97,7 +97,10 @@ constexpr Pattern kDiskFull[] = {{"No space left on device"},
                                  {"disk is full"},
                                  {"database or disk is full"},
                                  {"not enough free space"},
-                                 {"write error: disk full"}};
+                                 {"write error: disk full"},
+                                 {"not enough space", nullptr, Depth::kPerhaps},
+                                 {"out of disk space"},
+                                 {"No usable temporary directory"}};
 constexpr Cause kDiskFullCauses[] = {
     {.why = "The user's quota is used up.",
      .step = "`quota -s`, or `lfs quota`; delete old checkpoints, or write elsewhere.",
@@ -138,7 +141,8 @@ constexpr Pattern kThreads[] = {{"pthread_create failed"},
                                 {"create*thread", nullptr, Depth::kGuess},
                                 {"start*thread", nullptr, Depth::kGuess},
                                 {"spawn*thread", nullptr, Depth::kGuess},
-                                {"Resource temporarily unavailable", nullptr, Depth::kPerhaps}};
+                                {"Resource temporarily unavailable", nullptr, Depth::kPerhaps},
+                                {"can't allocate thread"}};
 constexpr Cause kThreadsCauses[] = {
     {.why = "The user or the container may have no more processes and threads: each rank starts a "
             "thread per core in several libraries.",

@@ -178,7 +178,15 @@ constexpr Pattern kNoKernel[] = {{"no kernel image is available"},
                                  {"only supports Ampere"},
                                  {"provided PTX was compiled for"},
                                  {"which is of cuda capability"},
-                                 {"ampere", nullptr, Depth::kGuess}};
+                                 {"ampere", nullptr, Depth::kGuess},
+                                 {"which is of compute capability"},
+                                 {"this version of PyTorch was built for"},
+                                 {"does not support the current version of Torch/CUDA"},
+                                 {"Unsupported CUDA architecture"},
+                                 {"unsupported compute capability"},
+                                 {"is not supported by this build"},
+                                 {"cuda arch", nullptr, Depth::kGuess},
+                                 {"compute_", nullptr, Depth::kGuess}};
 constexpr Cause kNoKernelCauses[] = {
     {.why =
          "The binary has no code for this device: LibTorch, or an extension, was built for other "

@@ -7,7 +7,12 @@ namespace {
 constexpr Pattern kCudnnInit[] = {{"CUDNN_STATUS_NOT_INITIALIZED"},
                                   {"probably because cuDNN failed to initialize"},
                                   {"cuDNN error: initialization"},
-                                  {"CUDNN error(1)"}};
+                                  {"CUDNN error(1)"},
+                                  {"cudnnCreate"},
+                                  {"Could not create cudnn handle"},
+                                  {"Could not initialize cudnn"},
+                                  {"Failed to initialize cudnn"},
+                                  {"Failed to create cudnn handle"}};
 constexpr Cause kCudnnInitCauses[] = {
     {.why = "cuDNN could not make its handle, most often because the device has no memory left for "
             "it (some hundred MiB).",
@@ -55,7 +60,8 @@ constexpr Pattern kCudnnFailed[] = {{"CUDNN_STATUS_EXECUTION_FAILED"},
                                     {"Failed to call cudnnRNN"},
                                     {"Failed to call ThenRnn"},
                                     {"CUDNN_STATUS_SUCCESS (8 vs. 0)"},
-                                    {"CUDNN_STATUS_SUCCESS (4 vs. 0)"}};
+                                    {"CUDNN_STATUS_SUCCESS (4 vs. 0)"},
+                                    {"A call to cuDNN failed"}};
 constexpr Cause kCudnnFailedCauses[] = {
     {.why =
          "cuDNN met an error of the device: that of an earlier kernel which is reported only now, "
@@ -124,7 +130,10 @@ constexpr Pattern kCublasInit[] = {{"CUBLAS_STATUS_NOT_INITIALIZED"},
                                    {"cublas runtime error : library not initialized"},
                                    {"CUBLAS error(1)"},
                                    {"CUBLAS error(3)"},
-                                   {"failed to create cublas handle"}};
+                                   {"failed to create cublas handle"},
+                                   {"cublasCreate failed"},
+                                   {"Could not create cublas handle"},
+                                   {"failed to initialize cublas"}};
 constexpr Cause kCublasInitCauses[] = {
     {.why =
          "The device has no memory left for cuBLAS, whose handle and workspace take some ten MiB "
@@ -163,7 +172,8 @@ constexpr Pattern kCublasFailed[] = {{"CUBLAS_STATUS_EXECUTION_FAILED"},
                                      {"cublas call failed"},
                                      {"CUBLAS_STATUS_SUCCESS ("},
                                      {"StreamExecutor without BLAS support"},
-                                     {"cublas*status", nullptr, Depth::kGuess}};
+                                     {"cublas*status", nullptr, Depth::kGuess},
+                                     {"cuBLAS API failed with status"}};
 constexpr Cause kCublasFailedCauses[] = {
     {.why = "This device does not know this dtype (bfloat16 and TF32 need capability 8.0), or the "
             "libraries of two CUDA versions are mixed.",

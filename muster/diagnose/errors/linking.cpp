@@ -4,27 +4,34 @@
 namespace muster::diagnose {
 namespace {
 
-constexpr Pattern kNotLinked[] = {{"not linked with support for cuda devices"},
-                                  {"Torch not compiled with CUDA enabled"},
-                                  {"Cannot initialize CUDA without ATen_cuda library"},
-                                  {"Torch is not linked against CUDA"},
-                                  {"DeviceGuardImpl for cuda is not available"},
-                                  {"was compiled without CUDA"},
-                                  {"Not compiled with GPU support"},
-                                  {"Not compiled with CUDA support"},
-                                  {"without ATen_cuda library"},
-                                  {"package doesn't have NCCL built in"},
-                                  {"package doesn't have*built in"},
-                                  {"NCCL is not available"},
-                                  {"not built with CUDA"},
-                                  {"CUDA support not enabled"},
-                                  {"CUDA backend is not built"},
-                                  {"without CUDA support", nullptr, Depth::kPerhaps},
-                                  {"no CUDA support", nullptr, Depth::kPerhaps},
-                                  {"'torch._C' has no attribute '_cuda"},
-                                  {"build of PyTorch does not support CUDA"},
-                                  {"cuda support", nullptr, Depth::kGuess},
-                                  {"gpu support", nullptr, Depth::kGuess}};
+constexpr Pattern kNotLinked[] = {
+    {"not linked with support for cuda devices"},
+    {"Torch not compiled with CUDA enabled"},
+    {"Cannot initialize CUDA without ATen_cuda library"},
+    {"Torch is not linked against CUDA"},
+    {"DeviceGuardImpl for cuda is not available"},
+    {"was compiled without CUDA"},
+    {"Not compiled with GPU support"},
+    {"Not compiled with CUDA support"},
+    {"without ATen_cuda library"},
+    {"package doesn't have NCCL built in"},
+    {"package doesn't have*built in"},
+    {"NCCL is not available"},
+    {"not built with CUDA"},
+    {"CUDA support not enabled"},
+    {"CUDA backend is not built"},
+    {"without CUDA support", nullptr, Depth::kPerhaps},
+    {"no CUDA support", nullptr, Depth::kPerhaps},
+    {"'torch._C' has no attribute '_cuda"},
+    {"build of PyTorch does not support CUDA"},
+    {"cuda support", nullptr, Depth::kGuess},
+    {"gpu support", nullptr, Depth::kGuess},
+    {"'CUDAExecutionProvider' is not in available provider names", nullptr, Depth::kAsRow, true},
+    {"Failed to create CUDAExecutionProvider"},
+    {"not built with GPU support"},
+    {"compiled without GPU"},
+    {"compiled without CUDA"},
+    {"PyTorch is not built with CUDA"}};
 constexpr Cause kNotLinkedCauses[] = {
     {.why = "This LibTorch has no NCCL: it is a build for the CPU, for Windows or for macOS.",
      .step = "Take gloo (or Muster's shm) there, or a build with CUDA on Linux.",
@@ -92,7 +99,9 @@ constexpr Pattern kReference[] = {{"undefined reference to*c10::"},
                                   {"duplicate symbol"},
                                   {"ld returned 1 exit status", nullptr, Depth::kPerhaps},
                                   {"linker command failed", nullptr, Depth::kPerhaps},
-                                  {"linking failed", nullptr, Depth::kPerhaps}};
+                                  {"linking failed", nullptr, Depth::kPerhaps},
+                                  {"error: ld "},
+                                  {"ld: cannot find"}};
 constexpr Cause kReferenceCauses[] = {
     {.why = "Libraries that were linked want a newer libstdc++ than the linker found.",
      .step =
@@ -192,7 +201,13 @@ constexpr Pattern kSymbol[] = {
     {"compiled with different CUDA"},
     {"numpy.dtype size changed"},
     {"module compiled against API version"},
-    {"incompatible with this version of PyTorch"}};
+    {"incompatible with this version of PyTorch"},
+    {"unable to start correctly (0xc"},
+    {"unable to start corectly (0xc"},
+    {"cannot proceed because"},
+    {"is missing from your computer"},
+    {"dlopen failed"},
+    {"dlopen error"}};
 constexpr Cause kSymbolCauses[] = {
     {.why = "The driver's library is not here: no driver, or a container that was started without "
             "its devices.",

@@ -128,7 +128,9 @@ constexpr Pattern kPort[] = {
     {"server socket cannot be initialized"},
     {"port*in use", nullptr, Depth::kGuess},
     {"port*already", nullptr, Depth::kGuess},
-    {"process group", nullptr, Depth::kGuess}};
+    {"process group", nullptr, Depth::kGuess},
+    {"failed to connect to all addresses", nullptr, Depth::kPerhaps},
+    {"StatusCode.UNAVAILABLE", nullptr, Depth::kPerhaps}};
 constexpr Cause kPortCauses[] = {
     {.why = "The variables by which ranks find each other are not set: the program was started "
             "without a launcher.",

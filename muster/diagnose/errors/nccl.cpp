@@ -40,7 +40,8 @@ constexpr Pattern kSystem[] = {{"NCCL*unhandled system error"},
                                {"ncclSuccess (2 vs. 0)"},
                                {"status == ncclSuccess*system error"},
                                {"Last error: No NVML devices found"},
-                               {"NCCL error(2)"}};
+                               {"NCCL error(2)"},
+                               {"NCCL failure*system"}};
 constexpr Cause kSystemCauses[] = {
     {.why = "NCCL could not make its segments in /dev/shm: it is full, too small or not writable "
             "(64 MiB is a container's default).",
@@ -72,7 +73,8 @@ constexpr Pattern kCuda[] = {{"NCCL*unhandled cuda error"},
                              {"NCCL Error 1"},
                              {"ncclSuccess. 1 vs 0"},
                              {"ncclSuccess (1 vs. 0)"},
-                             {"NCCL error(1)"}};
+                             {"NCCL error(1)"},
+                             {"NCCL failure*cuda"}};
 constexpr Cause kCudaCauses[] = {
     {.why = "The device had no memory left for NCCL's buffers.",
      .step =
@@ -165,7 +167,10 @@ constexpr Pattern kTimeout[] = {{"Watchdog caught collective operation timeout"}
                                 {"barrier*time", nullptr, Depth::kGuess},
                                 {"nccl*timed out", nullptr, Depth::kGuess},
                                 {"nccl*timeout", nullptr, Depth::kGuess},
-                                {"processgroup*timed out", nullptr, Depth::kGuess}};
+                                {"processgroup*timed out", nullptr, Depth::kGuess},
+                                {"ncclCommWatchdog", nullptr, Depth::kPerhaps},
+                                {"WorkNCCL::checkTimeout", nullptr, Depth::kPerhaps},
+                                {"checkTimeout(", nullptr, Depth::kPerhaps}};
 constexpr Cause kTimeoutCauses[] = {
     {.why =
          "A rank did not come to a collective for the length of the timeout: it skipped the call, "

@@ -74,7 +74,16 @@ constexpr Pattern kFailed[] = {
     {"LocalRayletDiedError"},
     {"worker process has died"},
     {"worker has died"},
-    {"terminated abruptly", nullptr, Depth::kPerhaps}};
+    {"terminated abruptly", nullptr, Depth::kPerhaps},
+    {"mpirun has exited due to process rank"},
+    {"Your MPI job will now abort", nullptr, Depth::kPerhaps},
+    {"MPI_FINALIZE was invoked", nullptr, Depth::kPerhaps},
+    {"MPI_ERR", nullptr, Depth::kPerhaps},
+    {"Fatal error in MPI_"},
+    {"Fatal error in PMPI_"},
+    {"exits with return code = 1", nullptr, Depth::kPerhaps},
+    {"Engine process failed to start", nullptr, Depth::kPerhaps},
+    {"EngineDeadError", nullptr, Depth::kPerhaps}};
 constexpr Cause kFailedCauses[] = {
     {.why = "An exception of LibTorch was not caught, and Windows does not print what it says.",
      .step = "Catch c10::Error (or std::exception) in main and print what(), or look at it in the "

@@ -39,7 +39,11 @@ constexpr Pattern kIndex[] = {{"index out of range in self"},
                               {"index*too large", nullptr, Depth::kGuess},
                               {"must be in range", nullptr, Depth::kGuess},
                               {"not in range", nullptr, Depth::kGuess},
-                              {"outside*range", nullptr, Depth::kGuess}};
+                              {"outside*range", nullptr, Depth::kGuess},
+                              {"indices[*is not in ["},
+                              {"is not in [0,"},
+                              {"label value of*outside the valid range"},
+                              {"outside the valid range", nullptr, Depth::kPerhaps}};
 constexpr Cause kIndexCauses[] = {
     {.why = "A label is outside 0 … classes-1.",
      .step = "Compare the smallest and largest label with the width of the last layer.",
@@ -207,7 +211,20 @@ constexpr Pattern kShapes[] = {
     {"3d tensor", nullptr, Depth::kGuess},
     {"4d tensor", nullptr, Depth::kGuess},
     {"batch size", nullptr, Depth::kGuess},
-    {"batch_size", nullptr, Depth::kGuess}};
+    {"batch_size", nullptr, Depth::kGuess},
+    {"incompatible function arguments*shape"},
+    {"Mismatch in shape"},
+    {"mismatched shapes"},
+    {"shapes must match"},
+    {"inconsistent shapes"},
+    {"Cannot feed value of shape"},
+    {"Negative dimension size caused by"},
+    {"Shape must be rank"},
+    {"Matrix size-incompatible"},
+    {"logits and labels must"},
+    {"to have*dimensions, but got array"},
+    {"to have shape*but got array"},
+    {"input size", nullptr, Depth::kGuess}};
 constexpr Cause kShapesCauses[] = {
     {.why = "The checkpoint is of another model: other widths or another number of classes.",
      .step = "Build the model with the options that it was saved with, or leave the layer out when "

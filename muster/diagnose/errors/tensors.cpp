@@ -106,7 +106,12 @@ constexpr Pattern kDtype[] = {{"expected scalar type*but found"},
                               {"bfloat16", nullptr, Depth::kGuess},
                               {"float16", nullptr, Depth::kGuess},
                               {"longtensor", nullptr, Depth::kGuess},
-                              {"floattensor", nullptr, Depth::kGuess}};
+                              {"floattensor", nullptr, Depth::kGuess},
+                              {"Input must have float"},
+                              {"has type*that does not match expected type"},
+                              {"Tensor conversion requested dtype"},
+                              {"data type*not understood"},
+                              {"Unexpected input data type"}};
 constexpr Cause kDtypeCauses[] = {
     {.why = "This device does not know bfloat16, which needs capability 8.0.",
      .step = "Use float16 (with a gradient scaler) or float32.",

@@ -158,6 +158,12 @@ TEST(Corpus, FirstCauseIsNamedForMessagesOfAFourteenthBlindSet) {
   EXPECT_GE(score.right, 0.85 * score.all);
 }
 
+TEST(Corpus, FirstCauseIsNamedForMessagesOfAFifteenthBlindSet) {
+  const Score score = score_of("fifteenth");
+  ASSERT_GT(score.all, 0);
+  EXPECT_GE(score.right, 0.85 * score.all);
+}
+
 TEST(Corpus, HasAHundredMessagesOfRowsThatThereAre) {
   size_t count = 0;
   for (const char* part : {"development",
@@ -176,7 +182,8 @@ TEST(Corpus, HasAHundredMessagesOfRowsThatThereAre) {
                            "eleventh",
                            "twelfth",
                            "thirteenth",
-                           "fourteenth"}) {
+                           "fourteenth",
+                           "fifteenth"}) {
     for (const CorpusEntry& entry : read_corpus(part)) {
       ++count;
       EXPECT_TRUE(entry.row == "none" || find_error_row(entry.row) != nullptr)
