@@ -36,6 +36,7 @@ struct Pattern {
   std::string_view text;
   bool (*holds)(std::string_view line) = nullptr;  ///< and this is true of the line
   Depth depth = Depth::kAsRow;
+  bool in_warnings = false;  ///< is meant even where the line is a warning's
 };
 
 /// A reason for the error of a row, with the next step. Of the causes of a row the first is taken

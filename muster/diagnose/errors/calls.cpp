@@ -4,31 +4,34 @@
 namespace muster::diagnose {
 namespace {
 
-constexpr Pattern kUnknown[] = {{"CUDA unknown error"},
-                                {"CUDA error: unknown error"},
-                                {"CUDA driver error: unknown error"},
-                                {"CUDA_ERROR_UNKNOWN"},
-                                {"cudaErrorUnknown"},
-                                {"cuda runtime error (30)"},
-                                {"error=30 : unknown error"},
-                                {"CUDA*error 30"},
-                                {"CUDA*: unknown error"},
-                                {"CUDA*error 999"},
-                                {"Error 999: unknown error"},
-                                {"CUDA_ERROR_NOT_INITIALIZED"},
-                                {"cuda*DeviceCount*initialization error"},
-                                {"cuDeviceGetCount*initialization error"},
-                                {"cuInit*initialization error"},
-                                {"cuda*: initialization error"},
-                                {"OS call failed or operation not supported on this OS"},
-                                {"cudaErrorOperatingSystem"},
-                                {"CUDA_ERROR_OPERATING_SYSTEM"},
-                                {"named symbol not found"},
-                                {"cuInit*failed"},
-                                {"cuda*initializ", nullptr, Depth::kGuess},
-                                {"cuda*fail", nullptr, Depth::kGuess},
-                                {"gpu*initializ", nullptr, Depth::kGuess},
-                                {"cudaError_t 3 : \"initialization error\""}};
+constexpr Pattern kUnknown[] = {
+    {"CUDA unknown error"},
+    {"CUDA error: unknown error"},
+    {"CUDA driver error: unknown error"},
+    {"CUDA_ERROR_UNKNOWN"},
+    {"cudaErrorUnknown"},
+    {"cuda runtime error (30)"},
+    {"error=30 : unknown error"},
+    {"CUDA*error 30"},
+    {"CUDA*: unknown error"},
+    {"CUDA*error 999"},
+    {"Error 999: unknown error"},
+    {"CUDA_ERROR_NOT_INITIALIZED"},
+    {"cuda*DeviceCount*initialization error"},
+    {"cuDeviceGetCount*initialization error"},
+    {"cuInit*initialization error"},
+    {"cuda*: initialization error"},
+    {"OS call failed or operation not supported on this OS"},
+    {"cudaErrorOperatingSystem"},
+    {"CUDA_ERROR_OPERATING_SYSTEM"},
+    {"named symbol not found"},
+    {"cuInit*failed"},
+    {"cuda*initializ", nullptr, Depth::kGuess},
+    {"cuda*fail", nullptr, Depth::kGuess},
+    {"gpu*initializ", nullptr, Depth::kGuess},
+    {"cudaError_t 3 : \"initialization error\""},
+    {"Unexpected error from cudaGetDeviceCount", nullptr, Depth::kPerhaps},
+    {"GPUassert: unknown error", nullptr, Depth::kPerhaps}};
 constexpr Cause kUnknownCauses[] = {
     {.why = "CUDA could not start for a reason that it does not name: the module nvidia_uvm is not "
             "loaded or lost its state (after the machine slept, after an update), its device files "
@@ -61,7 +64,9 @@ constexpr Pattern kInvalid[] = {{"CUDA error: invalid argument"},
                                 {"CUDA error: operation not permitted"},
                                 {"CUDA_ERROR_NOT_PERMITTED"},
                                 {"CUDA*: operation not supported"},
-                                {"invalid device pointer"}};
+                                {"invalid device pointer"},
+                                {"GPUassert: invalid argument"},
+                                {"CUDA error(1)"}};
 constexpr Cause kInvalidCauses[] = {
     {.why = "This device, driver or container does not know the call: virtual memory (expandable "
             "segments), memory pools, pinning, sharing between processes (virtual GPUs, WSL, "
@@ -88,7 +93,8 @@ constexpr Pattern kHandle[] = {
     {"cudaErrorContextIsDestroyed"},
     {"Event device type CUDA does not match"},
     {"Event device*does not match"},
-    {"Stream*does not match device"}};
+    {"Stream*does not match device"},
+    {"CUDA error(400)"}};
 constexpr Cause kHandleCauses[] = {
     {.why = "A stream, an event or a handle is used on a device other than its own, in a process "
             "other than its own (after fork), or after its device was reset.",

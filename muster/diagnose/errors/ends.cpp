@@ -189,7 +189,9 @@ constexpr Pattern kSegfault[] = {
     {"signal 11 received"},
     {"sigsegv", nullptr, Depth::kGuess},
     {"== Invalid read of size"},
-    {"== Invalid write of size"}};
+    {"== Invalid write of size"},
+    {"SEGV on unknown address"},
+    {"AddressSanitizer: SEGV"}};
 constexpr Cause kSegfaultCauses[] = {
     {.why =
          "The process used an address that is not its own: objects of two ABIs or two LibTorchs in "
@@ -272,7 +274,9 @@ constexpr Pattern kInstruction[] = {{"Illegal instruction"},
                                     {"非法指令"},
                                     {"Ungültiger Maschinenbefehl"},
                                     {"Instruction non permise"},
-                                    {"-1073741795"}};
+                                    {"-1073741795"},
+                                    {"compiled to use*instructions, but these aren't available"},
+                                    {"instructions, but these aren't available on your machine"}};
 constexpr Cause kInstructionCauses[] = {
     {.why = "The program was built for a processor that has more instructions than this one (AVX, "
             "AVX2, AVX-512): an old or a virtual processor, or -march=native on another machine.",
@@ -303,7 +307,17 @@ constexpr Pattern kHeap[] = {{"double free or corruption"},
                              {"heap corruption detected"},
                              {"0xC0000374"},
                              {"-1073740940"},
-                             {"double free", nullptr, Depth::kGuess}};
+                             {"double free", nullptr, Depth::kGuess},
+                             {"pointer being freed was not allocated"},
+                             {"Attempt to free invalid pointer"},
+                             {"_CrtIsValidHeapPointer"},
+                             {"incorrect checksum for freed object"},
+                             {"_pFirstBlock == pHead"},
+                             {"mimalloc: error"},
+                             {"AddressSanitizer: stack-buffer"},
+                             {"AddressSanitizer: global-buffer"},
+                             {"heap-use-after-free"},
+                             {"heap-buffer-overflow"}};
 constexpr Cause kHeapCauses[] = {
     {.why =
          "A pointer was freed that its allocator had not given out: two copies of a library (two "

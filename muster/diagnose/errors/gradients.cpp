@@ -13,7 +13,11 @@ constexpr Pattern kUnused[] = {{"Expected to have finished reduction in the prio
                                {"Parameter at index*has been marked as ready twice"},
                                {"doesn't have any parameters that require a gradient"},
                                {"unused param", nullptr, Depth::kGuess},
-                               {"find_unused", nullptr, Depth::kGuess}};
+                               {"find_unused", nullptr, Depth::kGuess},
+                               {"indices which did not receive grad"},
+                               {"did not receive grad"},
+                               {"was not used in the forward", nullptr, Depth::kPerhaps},
+                               {"received no grad", nullptr, Depth::kGuess}};
 constexpr Cause kUnusedCauses[] = {
     {.why = "A parameter takes part twice in one backward: it is shared by two passes, or "
             "recomputed by activation checkpointing.",
@@ -131,6 +135,24 @@ bool is_nan_loss(std::string_view line) {
   return false;
 }
 
+/// A step whose losses are NaN, whatever they are called: "G: nan | D: nan" beside a bar. Measures of what is not in a
+/// set are NaN, too.
+bool is_step_with_nans(std::string_view line) {
+  for (const std::string_view measure : {"AP", "IoU", "AUC", "acc", "Acc", "ecall", "recision"}) {
+    if (line.find(measure) != line.npos) return false;
+  }
+  int values = 0;
+  for (size_t at = line.find("nan"); at != line.npos; at = line.find("nan", at + 3)) {
+    const size_t sign = at == 0 ? line.npos : line.find_last_not_of(' ', at - 1);
+    values += sign != line.npos && (line[sign] == ':' || line[sign] == '=') ? 1 : 0;
+  }
+  if (values < 2 || !is_nan_loss(line)) return false;
+  for (const std::string_view step : {"it/s", "s/it", "poch", "step", "Step", "iter", "Iter"}) {
+    if (line.find(step) != line.npos) return true;
+  }
+  return false;
+}
+
 /// A loss that is infinite; the smallest loss so far, before there is one, is no failure.
 bool is_infinite_loss(std::string_view line) {
   for (const std::string_view so_far :
@@ -171,6 +193,7 @@ constexpr Pattern kNan[] = {{"loss*inf", is_infinite_loss, Depth::kPerhaps},
                             {"input contains NaN"},
                             {"The total norm of order*is non-finite"},
                             {"was found non-finite"},
+                            {"nan*nan", is_step_with_nans, Depth::kPerhaps},
                             {"loss*nan", is_nan_loss, Depth::kPerhaps},
                             {"nan*loss", is_nan_loss, Depth::kPerhaps},
                             {"loss diverged"},
@@ -197,7 +220,15 @@ constexpr Pattern kNan[] = {{"loss*inf", is_infinite_loss, Depth::kPerhaps},
                             {"result out of range", nullptr, Depth::kGuess},
                             {"overflow detected", nullptr, Depth::kGuess},
                             {"became infinite", nullptr, Depth::kGuess},
-                            {"is inf", nullptr, Depth::kGuess}};
+                            {"is inf", nullptr, Depth::kGuess},
+                            {"Training has diverged"},
+                            {"NaN losses", nullptr, Depth::kPerhaps},
+                            {"Got NaN", nullptr, Depth::kPerhaps},
+                            {"NaN loss", nullptr, Depth::kPerhaps},
+                            {"loss is inf", nullptr, Depth::kPerhaps},
+                            {"diverge", nullptr, Depth::kGuess},
+                            {"tensor(nan", nullptr, Depth::kGuess},
+                            {"inf/nan", nullptr, Depth::kGuess}};
 constexpr Cause kNanCauses[] = {
     {.why = "Sampling met probabilities that are negative, infinite or NaN.",
      .step = "Find the first NaN in what comes before; draw from logits in float32.",
@@ -225,7 +256,9 @@ constexpr Pattern kNoGrad[] = {{"does not require grad and does not have a grad_
                                {"One of the differentiated Tensors does not require grad"},
                                {"does not have a grad", nullptr, Depth::kGuess},
                                {"require*grad*not", nullptr, Depth::kGuess},
-                               {"not*require*grad", nullptr, Depth::kGuess}};
+                               {"not*require*grad", nullptr, Depth::kGuess},
+                               {"'NoneType' object has no attribute 'grad'"},
+                               {"no grad", nullptr, Depth::kGuess}};
 constexpr Cause kNoGradCauses[] = {
     {.why = "backward starts from a tensor with more than one element.",
      .step = "Take the mean or the sum first, or give backward a gradient of that shape.",

@@ -93,7 +93,14 @@ constexpr Pattern kDiskFull[] = {{"No space left on device"},
                                  {"disk*full", nullptr, Depth::kGuess},
                                  {"not enough disk", nullptr, Depth::kGuess},
                                  {"quota*exceeded", nullptr, Depth::kGuess},
-                                 {"exceeded*quota", nullptr, Depth::kGuess}};
+                                 {"exceeded*quota", nullptr, Depth::kGuess},
+                                 {"disk is full"},
+                                 {"database or disk is full"},
+                                 {"not enough free space"},
+                                 {"write error: disk full"},
+                                 {"not enough space", nullptr, Depth::kPerhaps},
+                                 {"out of disk space"},
+                                 {"No usable temporary directory"}};
 constexpr Cause kDiskFullCauses[] = {
     {.why = "The user's quota is used up.",
      .step = "`quota -s`, or `lfs quota`; delete old checkpoints, or write elsewhere.",
@@ -133,7 +140,9 @@ constexpr Pattern kThreads[] = {{"pthread_create failed"},
                                 {"too many memory regions"},
                                 {"create*thread", nullptr, Depth::kGuess},
                                 {"start*thread", nullptr, Depth::kGuess},
-                                {"spawn*thread", nullptr, Depth::kGuess}};
+                                {"spawn*thread", nullptr, Depth::kGuess},
+                                {"Resource temporarily unavailable", nullptr, Depth::kPerhaps},
+                                {"can't allocate thread"}};
 constexpr Cause kThreadsCauses[] = {
     {.why = "The user or the container may have no more processes and threads: each rank starts a "
             "thread per core in several libraries.",
@@ -148,7 +157,10 @@ constexpr Pattern kStorage[] = {{"Stale file handle"},
                                 {"Transport endpoint is not connected"},
                                 {"Cannot send after transport endpoint shutdown"},
                                 {"Read-only file system"},
-                                {"i/o error", nullptr, Depth::kGuess}};
+                                {"i/o error", nullptr, Depth::kGuess},
+                                {"Errno 5]"},
+                                {"Errno 116]"},
+                                {"Errno 121]", nullptr, Depth::kPerhaps}};
 constexpr Cause kStorageCauses[] = {
     {.why = "The file system does not take writes: mounted so, or made so by the kernel after an "
             "error of the disk.",

@@ -16,7 +16,9 @@ constexpr Pattern kAssert[] = {{"device-side assert triggered"},
                                {"cuda runtime error (59)"},
                                {"cuda runtime error (710)"},
                                {"kernel*assert", nullptr, Depth::kGuess},
-                               {"device assert", nullptr, Depth::kGuess}};
+                               {"device assert", nullptr, Depth::kGuess},
+                               {"CUDA error(710)"},
+                               {"cudaSuccess (59 vs. 0)"}};
 constexpr Cause kAssertCauses[] = {
     {.why = "A label is outside 0 … classes-1 (the loss checks it: t >= 0 && t < n_classes).",
      .step = "Compare the smallest and largest label with the width of the last layer, and what is "
@@ -74,7 +76,12 @@ constexpr Pattern kIllegal[] = {{"illegal memory access was encountered"},
                                 {"invalid*address", nullptr, Depth::kGuess},
                                 {"invalid*memory", nullptr, Depth::kGuess},
                                 {"memory fault", nullptr, Depth::kGuess},
-                                {"page fault", nullptr, Depth::kGuess}};
+                                {"page fault", nullptr, Depth::kGuess},
+                                {"CUDA error(700)"},
+                                {"cudaSuccess (77 vs. 0)"},
+                                {"cudaSuccess (700 vs. 0)"},
+                                {"Cuda error: 77["},
+                                {"Cuda error: 700["}};
 constexpr Cause kIllegalCauses[] = {
     {.why = "A kernel touched memory that is not its own: a custom kernel or extension built for "
             "another LibTorch, a tensor freed while another stream used it, a 32-bit index in a "
@@ -99,7 +106,10 @@ constexpr Pattern kMisaligned[] = {{"misaligned address"},
                                    {"CUDA error 719"},
                                    {"CUDA error 716"},
                                    {"cuda runtime error (6)"},
-                                   {"cuda runtime error (702)"}};
+                                   {"cuda runtime error (702)"},
+                                   {"CUDA error(719)"},
+                                   {"cudaSuccess (4 vs. 0)"},
+                                   {"cudaSuccess (719 vs. 0)"}};
 constexpr Cause kMisalignedCauses[] = {
     {.why = "A kernel ended abnormally. This can be a wild access, a launch that ran into the "
             "display's time limit, or failing hardware.",
@@ -159,7 +169,24 @@ constexpr Pattern kNoKernel[] = {{"no kernel image is available"},
                                  {"requires compute capability"},
                                  {"cuda capability", nullptr, Depth::kGuess},
                                  {"older gpu", nullptr, Depth::kGuess},
-                                 {"too old", nullptr, Depth::kGuess}};
+                                 {"too old", nullptr, Depth::kGuess},
+                                 {"CUDA error(209)"},
+                                 {"cudaSuccess (8 vs. 0)"},
+                                 {"cudaSuccess (48 vs. 0)"},
+                                 {"cudaSuccess (209 vs. 0)"},
+                                 {"SM version specified by .target is higher"},
+                                 {"only supports Ampere"},
+                                 {"provided PTX was compiled for"},
+                                 {"which is of cuda capability"},
+                                 {"ampere", nullptr, Depth::kGuess},
+                                 {"which is of compute capability"},
+                                 {"this version of PyTorch was built for"},
+                                 {"does not support the current version of Torch/CUDA"},
+                                 {"Unsupported CUDA architecture"},
+                                 {"unsupported compute capability"},
+                                 {"is not supported by this build"},
+                                 {"cuda arch", nullptr, Depth::kGuess},
+                                 {"compute_", nullptr, Depth::kGuess}};
 constexpr Cause kNoKernelCauses[] = {
     {.why =
          "The binary has no code for this device: LibTorch, or an extension, was built for other "
@@ -191,7 +218,9 @@ constexpr Pattern kLaunch[] = {{"invalid configuration argument"},
                                {"too many resources", nullptr, Depth::kGuess},
                                {"launch*invalid", nullptr, Depth::kGuess},
                                {"kernel launch blocks must be positive"},
-                               {"kernel launch", nullptr, Depth::kGuess}};
+                               {"kernel launch", nullptr, Depth::kGuess},
+                               {"cudaSuccess (9 vs. 0)"},
+                               {"CUDA error(9)"}};
 constexpr Cause kLaunchCauses[] = {
     {.why = "A kernel uses more registers or shared memory than a block of this device has.",
      .step = "Build the extension for this device, with fewer threads per block or launch bounds.",

@@ -5,7 +5,14 @@ namespace muster::diagnose {
 namespace {
 
 constexpr Pattern kCudnnInit[] = {{"CUDNN_STATUS_NOT_INITIALIZED"},
-                                  {"probably because cuDNN failed to initialize"}};
+                                  {"probably because cuDNN failed to initialize"},
+                                  {"cuDNN error: initialization"},
+                                  {"CUDNN error(1)"},
+                                  {"cudnnCreate"},
+                                  {"Could not create cudnn handle"},
+                                  {"Could not initialize cudnn"},
+                                  {"Failed to initialize cudnn"},
+                                  {"Failed to create cudnn handle"}};
 constexpr Cause kCudnnInitCauses[] = {
     {.why = "cuDNN could not make its handle, most often because the device has no memory left for "
             "it (some hundred MiB).",
@@ -47,7 +54,14 @@ constexpr Pattern kCudnnFailed[] = {{"CUDNN_STATUS_EXECUTION_FAILED"},
                                     {"cuDNN launch failure"},
                                     {"cudnn Pool*launch failed"},
                                     {"cudnn*fail", nullptr, Depth::kGuess},
-                                    {"cudnn*error", nullptr, Depth::kGuess}};
+                                    {"cudnn*error", nullptr, Depth::kGuess},
+                                    {"CUDNN error(8)"},
+                                    {"CUDNN error(4)"},
+                                    {"Failed to call cudnnRNN"},
+                                    {"Failed to call ThenRnn"},
+                                    {"CUDNN_STATUS_SUCCESS (8 vs. 0)"},
+                                    {"CUDNN_STATUS_SUCCESS (4 vs. 0)"},
+                                    {"A call to cuDNN failed"}};
 constexpr Cause kCudnnFailedCauses[] = {
     {.why =
          "cuDNN met an error of the device: that of an earlier kernel which is reported only now, "
@@ -62,7 +76,11 @@ constexpr Pattern kCudnnParam[] = {{"CUDNN_STATUS_BAD_PARAM"},
                                    {"CUDNN_STATUS_INVALID_VALUE"},
                                    {"cudnn_frontend*BAD_PARAM"},
                                    {"cuDNN requires contiguous"},
-                                   {"cudnn RNN backward can only be called in training mode"}};
+                                   {"cudnn RNN backward can only be called in training mode"},
+                                   {"CUDNN error(3)"},
+                                   {"CUDNN error(9)"},
+                                   {"CUDNN_STATUS_SUCCESS (3 vs. 0)"},
+                                   {"CUDNN_STATUS_SUCCESS (9 vs. 0)"}};
 constexpr Cause kCudnnParamCauses[] = {
     {.why =
          "cuDNN does not take this input: not contiguous, empty, mixed dtypes, or more than 2^31 "
@@ -90,7 +108,10 @@ constexpr Pattern kCudnnVersions[] = {{"SUBLIBRARY_VERSION_MISMATCH"},
                                       {"Could not locate cudnn"},
                                       {"Unable to load cuDNN"},  // XLA's
                                       {"Could not load*cudnn*dll"},
-                                      {"libcudnn", nullptr, Depth::kGuess}};
+                                      {"libcudnn", nullptr, Depth::kGuess},
+                                      {"libcudnn*cannot open shared object file"},
+                                      {"Could not load dynamic library 'libcudnn"},
+                                      {"libcudnn*not found"}};
 constexpr Cause kCudnnVersionsCauses[] = {
     {.why = "Libraries of two versions of cuDNN are in the process: some from the wheel, some from "
             "the system or from LD_LIBRARY_PATH.",
@@ -106,7 +127,13 @@ constexpr Pattern kCublasInit[] = {{"CUBLAS_STATUS_NOT_INITIALIZED"},
                                    {"HIPBLAS_STATUS_ALLOC_FAILED"},
                                    {"rocblas_status_memory_error"},
                                    {"cublas runtime error : resource allocation failed"},
-                                   {"cublas runtime error : library not initialized"}};
+                                   {"cublas runtime error : library not initialized"},
+                                   {"CUBLAS error(1)"},
+                                   {"CUBLAS error(3)"},
+                                   {"failed to create cublas handle"},
+                                   {"cublasCreate failed"},
+                                   {"Could not create cublas handle"},
+                                   {"failed to initialize cublas"}};
 constexpr Cause kCublasInitCauses[] = {
     {.why =
          "The device has no memory left for cuBLAS, whose handle and workspace take some ten MiB "
@@ -140,7 +167,13 @@ constexpr Pattern kCublasFailed[] = {{"CUBLAS_STATUS_EXECUTION_FAILED"},
                                      {"CUBLAS failure in"},
                                      {"cublas*fail", nullptr, Depth::kGuess},
                                      {"cublas*error", nullptr, Depth::kGuess},
-                                     {"blas*launch failed", nullptr, Depth::kGuess}};
+                                     {"blas*launch failed", nullptr, Depth::kGuess},
+                                     {"CUBLAS error("},
+                                     {"cublas call failed"},
+                                     {"CUBLAS_STATUS_SUCCESS ("},
+                                     {"StreamExecutor without BLAS support"},
+                                     {"cublas*status", nullptr, Depth::kGuess},
+                                     {"cuBLAS API failed with status"}};
 constexpr Cause kCublasFailedCauses[] = {
     {.why = "This device does not know this dtype (bfloat16 and TF32 need capability 8.0), or the "
             "libraries of two CUDA versions are mixed.",

@@ -32,7 +32,10 @@ constexpr Pattern kGloo[] = {{"gloo/transport/tcp/*Connection closed by peer"},
                              {"gloo::*timed out"},
                              {"connection*closed", nullptr, Depth::kGuess},
                              {"connection*reset", nullptr, Depth::kGuess},
-                             {"connection*refused", nullptr, Depth::kGuess}};
+                             {"connection*refused", nullptr, Depth::kGuess},
+                             {"Gloo connect failed"},
+                             {"gloo*fail", nullptr, Depth::kGuess},
+                             {"gloo*error", nullptr, Depth::kGuess}};
 constexpr Cause kGlooCauses[] = {
     {.why = "The host's own name leads to an address of the loopback (127.0.1.1 is Debian's "
             "default), which ranks on other machines cannot reach.",
@@ -112,7 +115,22 @@ constexpr Pattern kPort[] = {
     {"store*timed out", nullptr, Depth::kGuess},
     {"store*timeout", nullptr, Depth::kGuess},
     {"master*connect", nullptr, Depth::kGuess},
-    {"connect*master", nullptr, Depth::kGuess}};
+    {"connect*master", nullptr, Depth::kGuess},
+    {"No route to host"},
+    {"[Errno 111] Connection refused", nullptr, Depth::kPerhaps},
+    {"[Errno 104] Connection reset by peer", nullptr, Depth::kPerhaps},
+    {"[Errno 110] Connection timed out", nullptr, Depth::kPerhaps},
+    {"[Errno 113]", nullptr, Depth::kPerhaps},
+    {"[Errno 99] Cannot assign requested address", nullptr, Depth::kPerhaps},
+    {"Cannot assign requested address"},
+    {"bind: Address already"},
+    {"server socket*is not listening"},
+    {"server socket cannot be initialized"},
+    {"port*in use", nullptr, Depth::kGuess},
+    {"port*already", nullptr, Depth::kGuess},
+    {"process group", nullptr, Depth::kGuess},
+    {"failed to connect to all addresses", nullptr, Depth::kPerhaps},
+    {"StatusCode.UNAVAILABLE", nullptr, Depth::kPerhaps}};
 constexpr Cause kPortCauses[] = {
     {.why = "The variables by which ranks find each other are not set: the program was started "
             "without a launcher.",
@@ -192,7 +210,9 @@ constexpr Pattern kDiffer[] = {{"Detected mismatch between collectives"},
                                {"submitted*by subset of ranks"},
                                {"waiting for remainder of ranks"},
                                {"missing ranks:"},
-                               {"subset of ranks", nullptr, Depth::kGuess}};
+                               {"subset of ranks", nullptr, Depth::kGuess},
+                               {"mismatch between collectives"},
+                               {"rank*while rank", nullptr, Depth::kGuess}};
 constexpr Cause kDifferCauses[] = {
     {.why = "Ranks have different models: another number of parameters, or other shapes.",
      .step = "Print the number of parameters on each rank. Build the model from the same options "

@@ -35,7 +35,13 @@ constexpr Pattern kSystem[] = {{"NCCL*unhandled system error"},
                                {"nccl*socket", nullptr, Depth::kGuess},
                                {"nccl*connect", nullptr, Depth::kGuess},
                                {"socket creation failed", nullptr, Depth::kGuess},
-                               {"nccl*network", nullptr, Depth::kGuess}};
+                               {"nccl*network", nullptr, Depth::kGuess},
+                               {"ncclSuccess. 2 vs 0"},
+                               {"ncclSuccess (2 vs. 0)"},
+                               {"status == ncclSuccess*system error"},
+                               {"Last error: No NVML devices found"},
+                               {"NCCL error(2)"},
+                               {"NCCL failure*system"}};
 constexpr Cause kSystemCauses[] = {
     {.why = "NCCL could not make its segments in /dev/shm: it is full, too small or not writable "
             "(64 MiB is a container's default).",
@@ -64,7 +70,11 @@ constexpr Pattern kCuda[] = {{"NCCL*unhandled cuda error"},
                              {"NCCL*Cuda failure"},
                              {"Failed to bind NVLink SHARP"},
                              {"NCCL*Failed to CUDA"},
-                             {"NCCL Error 1"}};
+                             {"NCCL Error 1"},
+                             {"ncclSuccess. 1 vs 0"},
+                             {"ncclSuccess (1 vs. 0)"},
+                             {"NCCL error(1)"},
+                             {"NCCL failure*cuda"}};
 constexpr Cause kCudaCauses[] = {
     {.why = "The device had no memory left for NCCL's buffers.",
      .step =
@@ -87,7 +97,10 @@ constexpr Pattern kUsage[] = {{"ncclInvalidUsage"},
                               {"NCCL WARN*invalid device pointer"},
                               {"NCCL Error 4"},
                               {"NCCL Error 5"},
-                              {"nccl*invalid", nullptr, Depth::kGuess}};
+                              {"nccl*invalid", nullptr, Depth::kGuess},
+                              {"ncclSuccess (4 vs. 0)"},
+                              {"ncclSuccess (5 vs. 0)"},
+                              {"NCCL error(5)"}};
 constexpr Cause kUsageCauses[] = {
     {.why = "Two ranks use the same device.",
      .step =
@@ -120,7 +133,10 @@ constexpr Pattern kRemote[] = {{"ncclRemoteError"},
                                {"nccl*remote", nullptr, Depth::kGuess},
                                {"nccl*peer", nullptr, Depth::kGuess},
                                {"nccl*abort", nullptr, Depth::kGuess},
-                               {"Got completion from peer*with*status"}};
+                               {"Got completion from peer*with*status"},
+                               {"NCCL WARN*Connection closed by"},
+                               {"ncclSuccess (3 vs. 0)"},
+                               {"NCCL error(3)"}};
 constexpr Cause kRemoteCauses[] = {
     {.why = "The network card gave up: a cable, a switch, or a peer that is gone.",
      .step = "Look at the peer that is named, then at the link (`ibstat`, port counters); raise "
@@ -148,7 +164,13 @@ constexpr Pattern kTimeout[] = {{"Watchdog caught collective operation timeout"}
                                 {"all_reduce*time", nullptr, Depth::kGuess},
                                 {"collective*time", nullptr, Depth::kGuess},
                                 {"broadcast*timed", nullptr, Depth::kGuess},
-                                {"barrier*time", nullptr, Depth::kGuess}};
+                                {"barrier*time", nullptr, Depth::kGuess},
+                                {"nccl*timed out", nullptr, Depth::kGuess},
+                                {"nccl*timeout", nullptr, Depth::kGuess},
+                                {"processgroup*timed out", nullptr, Depth::kGuess},
+                                {"ncclCommWatchdog", nullptr, Depth::kPerhaps},
+                                {"WorkNCCL::checkTimeout", nullptr, Depth::kPerhaps},
+                                {"checkTimeout(", nullptr, Depth::kPerhaps}};
 constexpr Cause kTimeoutCauses[] = {
     {.why =
          "A rank did not come to a collective for the length of the timeout: it skipped the call, "

@@ -66,7 +66,24 @@ constexpr Pattern kFailed[] = {
     {"Exit code: 1", nullptr, Depth::kPerhaps},
     {"` failed on ", nullptr, Depth::kPerhaps},
     {"command failed with exit", nullptr, Depth::kPerhaps},
-    {"unhandled exception", nullptr, Depth::kGuess}};
+    {"unhandled exception", nullptr, Depth::kGuess},
+    {"torchelastic.worker.status.FAILED"},
+    {"BrokenProcessPool"},
+    {"ProcessRaisedException"},
+    {"WorkerCrashedError"},
+    {"LocalRayletDiedError"},
+    {"worker process has died"},
+    {"worker has died"},
+    {"terminated abruptly", nullptr, Depth::kPerhaps},
+    {"mpirun has exited due to process rank"},
+    {"Your MPI job will now abort", nullptr, Depth::kPerhaps},
+    {"MPI_FINALIZE was invoked", nullptr, Depth::kPerhaps},
+    {"MPI_ERR", nullptr, Depth::kPerhaps},
+    {"Fatal error in MPI_"},
+    {"Fatal error in PMPI_"},
+    {"exits with return code = 1", nullptr, Depth::kPerhaps},
+    {"Engine process failed to start", nullptr, Depth::kPerhaps},
+    {"EngineDeadError", nullptr, Depth::kPerhaps}};
 constexpr Cause kFailedCauses[] = {
     {.why = "An exception of LibTorch was not caught, and Windows does not print what it says.",
      .step = "Catch c10::Error (or std::exception) in main and print what(), or look at it in the "
@@ -89,7 +106,26 @@ constexpr Cause kFailedCauses[] = {
 
 constexpr Pattern kAborted[] = {
     {"Aborted*(core dumped)", nullptr, Depth::kPerhaps},
-    {"terminate called without an active exception", nullptr, Depth::kPerhaps}};
+    {"terminate called without an active exception", nullptr, Depth::kPerhaps},
+    {"interrupted by signal 6", nullptr, Depth::kPerhaps},
+    {"exit code 134", nullptr, Depth::kPerhaps},
+    {"exit code: 134", nullptr, Depth::kPerhaps},
+    {"status 134", nullptr, Depth::kPerhaps},
+    {"exited with code 134", nullptr, Depth::kPerhaps},
+    {"return code = -6", nullptr, Depth::kPerhaps},
+    {"failed (exitcode: -6)", nullptr, Depth::kPerhaps},
+    {"exitcode*: -6", nullptr, Depth::kPerhaps},
+    {"exit code -6", nullptr, Depth::kPerhaps},
+    {"died with <Signals.SIGABRT", nullptr, Depth::kPerhaps},
+    {"signal SIGABRT", nullptr, Depth::kPerhaps},
+    {"Signal 6 (SIGABRT) received", nullptr, Depth::kPerhaps},
+    {"SIGABRT (@", nullptr, Depth::kPerhaps},
+    {"SIGABRT: abort", nullptr, Depth::kPerhaps},
+    {"abort() has been called", nullptr, Depth::kPerhaps},
+    {"Fatal Python error: Aborted", nullptr, Depth::kPerhaps},
+    {"due to signal 6", nullptr, Depth::kPerhaps},
+    {"exited on signal 6", nullptr, Depth::kPerhaps},
+    {"zsh: abort", nullptr, Depth::kPerhaps}};
 constexpr Cause kAbortedCauses[] = {
     {.why = "A std::thread was destroyed that could still be joined: the program returned, or an "
             "exception passed, while a "
@@ -152,7 +188,15 @@ constexpr Pattern kApi[] = {{"is not a member of 'torch"},
                             {"is not a member", nullptr, Depth::kGuess},
                             {"no matching constructor", nullptr, Depth::kGuess},
                             {"was not declared", nullptr, Depth::kGuess},
-                            {"cannot convert", nullptr, Depth::kGuess}};
+                            {"cannot convert", nullptr, Depth::kGuess},
+                            {"identifier \"THC"},
+                            {"'THC*was not declared"},
+                            {"'TH*was not declared in this scope"},
+                            {"file: 'THC/"},
+                            {"file: 'TH/"},
+                            {"THC/THC.h"},
+                            {"too few arguments to function", nullptr, Depth::kPerhaps},
+                            {"too many arguments to function", nullptr, Depth::kPerhaps}};
 constexpr Cause kApiCauses[] = {
     {.why =
          "The code uses headers (TH, THC) that LibTorch has dropped: the last with them was 1.10.",
@@ -204,7 +248,11 @@ constexpr Pattern kScript[] = {{"Expected a value of type*for argument"},
                                {"is_tensor_list*INTERNAL ASSERT"},
                                {"torchscript", nullptr, Depth::kGuess},
                                {"script method", nullptr, Depth::kGuess},
-                               {"forward()*missing", nullptr, Depth::kGuess}};
+                               {"forward()*missing", nullptr, Depth::kGuess},
+                               {"arguments but found*positional"},
+                               {"Expected at most*arguments but found"},
+                               {"Expected at least*arguments"},
+                               {"Arguments for call are not valid"}};
 constexpr Cause kScriptCauses[] = {
     {.why = "What a script returns is of another type than the program takes: a tuple or a "
             "dictionary where a tensor is expected, for instance.",
@@ -227,7 +275,12 @@ constexpr Pattern kSingular[] = {{"matrix is singular"},
                                  {"MAGMA*singular"},
                                  {"could not be completed because the input matrix"},
                                  {"not positive", nullptr, Depth::kGuess},
-                                 {"ill-conditioned", nullptr, Depth::kGuess}};
+                                 {"ill-conditioned", nullptr, Depth::kGuess},
+                                 {"LinAlgError"},
+                                 {"Singular matrix"},
+                                 {"array is not positive definite"},
+                                 {"singular", nullptr, Depth::kGuess},
+                                 {"converge", nullptr, Depth::kGuess}};
 constexpr Cause kSingularCauses[] = {
     {.why = "A decomposition has no result: a matrix is singular, not positive definite, or has "
             "NaN in it.",

@@ -171,7 +171,18 @@ bool is_quantity(std::string_view line, size_t at, size_t end) {
 }  // namespace
 
 bool names_good_test(std::string_view line) {
-  for (const std::string_view good : {" OK ]", "[ RUN ", "PASSED", "..   Passed ", "... Passed "}) {
+  const size_t begin = line.find_first_not_of(' ');
+  if (begin != line.npos && line.substr(begin).starts_with("Start ")) {  // CTest's "Start 12: "
+    const size_t behind = line.find_first_not_of("0123456789 ", begin + 6);
+    if (behind != line.npos && line[behind] == ':') return true;
+  }
+  for (const std::string_view good : {" OK ]",
+                                      "[ RUN ",
+                                      "PASSED",
+                                      "..   Passed ",
+                                      "... Passed ",
+                                      "] Building C",
+                                      "] Linking C"}) {
     if (line.find(good) != line.npos) return true;
   }
   return false;

@@ -30,8 +30,8 @@ LinePrefix line_prefix(std::string_view line);
 /// "[W socket.cpp:401]", "W0514 …", "I0514 …", "WARNING:", "UserWarning:", "[WARNING]".
 bool is_warning_line(std::string_view line);
 
-/// Whether the line says that a test begins or went well, in the words of GoogleTest, pytest or CTest: what
-/// it is called may be any trouble.
+/// Whether the line says that a test begins or went well, in the words of GoogleTest, pytest or CTest, or that a file is
+/// being built, in those of ninja and make: what it is called may be any trouble.
 bool names_good_test(std::string_view line);
 
 /// Whether the line speaks of a failure at all: "error", "exception", "what():", "fatal"; a measured

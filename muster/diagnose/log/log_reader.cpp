@@ -70,7 +70,7 @@ struct LogReader::State {
   void piece_of_line(std::string_view text);
   void unknown_failure(std::string_view text);
   bool is_wrapped_failure(std::string_view before, std::string_view text);
-  void sight(size_t row, Depth depth, std::string_view text);
+  void sight(size_t row, const Pattern& by, Depth depth, std::string_view text);
   void see(size_t row, Depth depth, Sighting sighting, bool warning);
   void note_condition(const PatternMeaning& meaning);
   SeenRow& seen_row(const ErrorRow& row);
@@ -136,7 +136,7 @@ void LogReader::State::see(size_t row, Depth depth, Sighting sighting, bool warn
     known.evidence.push_back(std::move(sighting));
 }
 
-void LogReader::State::sight(size_t row, Depth depth, std::string_view text) {
+void LogReader::State::sight(size_t row, const Pattern& by, Depth depth, std::string_view text) {
   LinePrefix prefix = line_prefix(text);
   if (!prefix.rank) prefix.rank = rank;
   see(row,
@@ -145,7 +145,7 @@ void LogReader::State::sight(size_t row, Depth depth, std::string_view text) {
        .line = line_number,
        .rank = prefix.rank,
        .text = shown_text(text)},
-      is_warning_line(text));
+      is_warning_line(text) && !by.in_warnings);
   last[row] = {sources.size(), line_number};
   for (size_t cause = 0; cause < rows[row]->causes.size(); ++cause) {
     const auto holds = rows[row]->causes[cause].holds;
@@ -178,6 +178,7 @@ void LogReader::State::piece_of_line(std::string_view raw) {
   }
   if (names_good_test(text) || is_row_of_measures(text)) return;
   size_t best_row = kNobody;
+  const Pattern* best_pattern = nullptr;
   Depth best_depth = Depth::kAsRow;
   Closeness best;
   for (const size_t number : patterns.fitting(text)) {
@@ -194,11 +195,12 @@ void LogReader::State::piece_of_line(std::string_view raw) {
     const Closeness here{depth != Depth::kPerhaps, looks, meaning.pattern->text.size()};
     if (best_row != kNobody && here <= best) continue;
     best_row = meaning.row;
+    best_pattern = meaning.pattern;
     best = here;
     best_depth = depth;
   }
   if (best_row != kNobody) {
-    sight(best_row, best_depth, text);
+    sight(best_row, *best_pattern, best_depth, text);
     if (best_depth == Depth::kPerhaps && rows[best_row]->name == "not-a-number")
       note_not_finite(best_row, text);
   } else if (!before.empty() && is_wrapped_failure(before, text)) {
@@ -234,6 +236,7 @@ bool LogReader::State::is_wrapped_failure(std::string_view before, std::string_v
                             meaning.pattern->text.find('*') == std::string_view::npos;
       if (!is_plain || is_warning_line(before)) continue;
       sight(meaning.row,
+            *meaning.pattern,
             meaning.pattern->depth == Depth::kAsRow ? rows[meaning.row]->depth
                                                     : meaning.pattern->depth,
             joined);
@@ -252,7 +255,7 @@ void LogReader::State::unknown_failure(std::string_view text) {
       best = &meaning;
   }
   if (best != nullptr) {
-    sight(best->row, std::max(Depth::kGuess, rows[best->row]->depth), text);
+    sight(best->row, *best->pattern, std::max(Depth::kGuess, rows[best->row]->depth), text);
     return;
   }
   unsaid = text;

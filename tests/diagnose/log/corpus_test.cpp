@@ -152,6 +152,18 @@ TEST(Corpus, FirstCauseIsNamedForMessagesOfAThirteenthBlindSet) {
   EXPECT_GE(score.right, 0.85 * score.all);
 }
 
+TEST(Corpus, FirstCauseIsNamedForMessagesOfAFourteenthBlindSet) {
+  const Score score = score_of("fourteenth");
+  ASSERT_GT(score.all, 0);
+  EXPECT_GE(score.right, 0.85 * score.all);
+}
+
+TEST(Corpus, FirstCauseIsNamedForMessagesOfAFifteenthBlindSet) {
+  const Score score = score_of("fifteenth");
+  ASSERT_GT(score.all, 0);
+  EXPECT_GE(score.right, 0.85 * score.all);
+}
+
 TEST(Corpus, HasAHundredMessagesOfRowsThatThereAre) {
   size_t count = 0;
   for (const char* part : {"development",
@@ -169,7 +181,9 @@ TEST(Corpus, HasAHundredMessagesOfRowsThatThereAre) {
                            "tenth",
                            "eleventh",
                            "twelfth",
-                           "thirteenth"}) {
+                           "thirteenth",
+                           "fourteenth",
+                           "fifteenth"}) {
     for (const CorpusEntry& entry : read_corpus(part)) {
       ++count;
       EXPECT_TRUE(entry.row == "none" || find_error_row(entry.row) != nullptr)

@@ -31,6 +31,36 @@ TEST(LogReader, FindsNothingInLogsOfHealthyRuns) {
   EXPECT_GE(logs, 5);
 }
 
+TEST(LogReader, AWarningIsACauseWhereItsPatternSaysSo) {
+  const LogDiagnosis meant = classify(
+      "2017-11-15 14:14:36.9: W tensorflow/core/common_runtime/bfc_allocator.cc:273] Allocator "
+      "(GPU_0_bfc) ran out of memory trying to allocate 649.86MiB.  Current allocation summary "
+      "follows.\n");
+  ASSERT_NE(meant.first_cause(), nullptr);
+  EXPECT_EQ(meant.first_cause()->row->name, "cuda-out-of-memory");
+  const LogDiagnosis harmless = classify(
+      "2017-11-15 14:14:36.9: W tensorflow/core/common_runtime/bfc_allocator.cc:219] Allocator "
+      "(GPU_0_bfc) ran out of memory trying to allocate 2.00GiB. The caller indicates that this is "
+      "not a failure.\n");
+  EXPECT_EQ(harmless.first_cause(), nullptr);
+}
+
+TEST(LogReader, NamesOfTestsAndFilesThatAreBuiltAreNoFailure) {
+  for (const char* line : {"      Start 3210: Gloo.FailsWithAnErrorOfItsPeer\n",
+                           "[102/304] Building CXX object rank_failure_and_nvcc_error.cpp.o\n",
+                           "[ 50%] Linking CXX executable bin/segmentation_fault_error\n"})
+    EXPECT_EQ(classify(line).first_cause(), nullptr) << line;
+}
+
+TEST(LogReader, LossesOfAStepThatAreNaNMayBeCalledAnything) {
+  const LogDiagnosis losses = classify("300/1000 [15:56<51:25, 18.7s/it]G: nan | D: nan | GP: 1\n");
+  ASSERT_NE(losses.first_cause(), nullptr);
+  EXPECT_EQ(losses.first_cause()->row->name, "not-a-number");
+  EXPECT_EQ(
+      classify("epoch 3: AP=nan, AP50=nan, AP75=0.3 of a class that is not there\n").first_cause(),
+      nullptr);
+}
+
 TEST(LogReader, NumbersOfPatternsAreWhole) {
   const LogDiagnosis torchrun = classify(
       "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n"
