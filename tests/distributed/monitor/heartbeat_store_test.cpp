@@ -350,18 +350,23 @@ TEST_F(MonitorOfABackendWithoutAnEntry, ComparesTheCalls) {
 // As on a machine whose threads get no core: one rank is in the call that all are refused while the other's
 // heartbeats show what it called next.
 TEST_F(MonitorOfABackendWithoutAnEntry, ACallThatIsRefusedLateIsNoDifference) {
+  const auto until = Clock::now() + kPatience;
   const auto refuse = [&](int rank) {
-    const uint64_t first = beat_of(1);
-    const auto until = Clock::now() + kPatience;
-    while (rank == 0 && beat_of(1) < first + 8 && Clock::now() < until)
-      std::this_thread::sleep_for(1ms);
+    const uint64_t last = beat_of(1) + 8;
+    while (rank == 0 && beat_of(1) < last && Clock::now() < until) std::this_thread::sleep_for(1ms);
+    EXPECT_TRUE(rank == 1 || beat_of(1) >= last);
     throw std::runtime_error("no broadcast here");
   };
+  std::atomic<bool> done = false;
   const auto errors = errors_of(
-      [](c10d::Backend& backend, int) {
+      [&](c10d::Backend& backend, int rank) {
         std::vector<at::Tensor> tensors{torch::ones({8})};
         EXPECT_EQ(test::error_of([&] { backend.broadcast(tensors); }), "no broadcast here");
-        for (int i = 0; i < 20; ++i) backend.allreduce(tensors)->wait();
+        do {
+          backend.allreduce(tensors)->wait();
+          std::this_thread::sleep_for(1ms);
+        } while (rank == 1 && !done && Clock::now() < until);
+        done = true;
       },
       refuse);
   for (const std::string& error : errors) EXPECT_EQ(error, test::kNoError);

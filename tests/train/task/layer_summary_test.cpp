@@ -20,7 +20,7 @@ torch::nn::Sequential small_net() {
 
 // The numbers of PyTorch's sum(p.numel() for p in module.parameters()).
 TEST(LayerSummary, CountsEachLayerAndTheWhole) {
-  const auto net = small_net();
+  auto net = small_net();
   net[2]->as<torch::nn::Linear>()->weight.set_requires_grad(false);
   const LayerSummary found = layer_summary(*net);
   EXPECT_EQ(found.parameters, 9408 + 5130);
