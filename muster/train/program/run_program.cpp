@@ -31,13 +31,13 @@
 #include "muster/train/plan/option_infos.h"
 #include "muster/train/plan/placement.h"
 #include "muster/train/program/as_rank.h"
+#include "muster/train/program/layer_summary.h"
 #include "muster/train/program/run_status.h"
 #include "muster/train/program/stop_signals.h"
 #include "muster/train/program/trial.h"
 #include "muster/train/progress/step_timeline.h"
 #include "muster/train/record/run_files.h"
 #include "muster/train/replicas/strategy.h"
-#include "muster/train/task/layer_summary.h"
 
 namespace muster::train {
 namespace {

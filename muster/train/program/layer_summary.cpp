@@ -1,4 +1,4 @@
-#include "muster/train/task/layer_summary.h"
+#include "muster/train/program/layer_summary.h"
 
 #include <algorithm>
 #include <string_view>

@@ -1,4 +1,4 @@
-#include "muster/train/task/layer_summary.h"
+#include "muster/train/program/layer_summary.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
