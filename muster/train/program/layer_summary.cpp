@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <string_view>
+#include <typeinfo>
 #include <unordered_set>
 
+#include <c10/util/Type.h>
 #include <torch/nn/module.h>
 
 #include "muster/base/json.h"
@@ -17,7 +19,9 @@ constexpr size_t kMostShown = 40;
 
 /// "torch::nn::Conv2dImpl" is "Conv2d" to its users.
 std::string type_of(const torch::nn::Module& module) {
-  std::string_view name = module.name();
+  // Not module.name(), which is whatever its constructor was given.
+  const std::string whole = c10::demangle(typeid(module).name());
+  std::string_view name = whole;
   name = name.substr(0, name.find('<'));
   if (const size_t scope = name.rfind("::"); scope != std::string_view::npos)
     name.remove_prefix(scope + 2);
