@@ -198,17 +198,19 @@ std::string why_not(const tune::StudyCore& core, const TellFlags& flags) {
   return concat("it is ", tune::optuna_name(trial.state));
 }
 
+/// As `ask` prints it, which shown_value() may end with another digit.
+std::string began_text(double began_s) { return concat("began at ", json_text(Json(began_s))); }
+
 /// Numbers of a study that was deleted and made anew begin anew.
 void check_same_study(const tune::StudyCore& core, const TellFlags& flags) {
   if (!flags.study_began || flags.study_began == core.began_s()) return;
   const auto began_s = core.began_s();
   throw usage_error(
       {.refused = concat("nothing can be told of trial ", flags.number),
-       .rule = concat("the study began at ",
-                      program::shown_value(*flags.study_began),
+       .rule = concat("the study ",
+                      began_text(*flags.study_began),
                       ", when `muster study ask` gave the trial out"),
-       .value = began_s ? concat("it began at ", program::shown_value(*began_s))
-                        : std::string("it has not begun"),
+       .value = began_s ? "it " + began_text(*began_s) : std::string("it has not begun"),
        .hint = "it was deleted and made anew, or is another of this name: ask again"});
 }
 

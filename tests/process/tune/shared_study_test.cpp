@@ -52,6 +52,10 @@ TEST_F(SharedStudy, NobodyTellsOfATrialOfAStudyThatWasDeletedAndMadeAnew) {
   const Said stale = say({"study", "tell", file, "0", "loss=0", "--end", "--study-began", first});
   EXPECT_EQ(stale.code, 2);
   EXPECT_THAT(stale.err, AllOf(HasSubstr(first), HasSubstr(second), HasSubstr("made anew")));
+  // A number that JSON writes with another last digit than std::to_chars.
+  const std::string other = "1795845754.9087904";
+  EXPECT_THAT(say({"study", "tell", file, "0", "loss=0", "--study-began", other}).err,
+              HasSubstr("began at " + other));
   EXPECT_EQ(replayed().trials()[0].reports, 0);
   EXPECT_EQ(say({"study", "tell", file, "0", "loss=0.5", "--end", "--study-began", second}).code,
             0);
