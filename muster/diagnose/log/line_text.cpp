@@ -170,7 +170,7 @@ bool is_quantity(std::string_view line, size_t at, size_t end) {
 
 }  // namespace
 
-bool names_good_test(std::string_view line) {
+bool tells_what_goes_well(std::string_view line) {
   const size_t begin = line.find_first_not_of(' ');
   if (begin != line.npos && line.substr(begin).starts_with("Start ")) {  // CTest's "Start 12: "
     const size_t behind = line.find_first_not_of("0123456789 ", begin + 6);
@@ -334,7 +334,7 @@ std::optional<int64_t> glog_time(std::string_view line) {
 }
 
 bool speaks_of_failure(std::string_view line) {
-  if (names_good_test(line)) return false;
+  if (tells_what_goes_well(line)) return false;
   constexpr std::array<std::string_view, 15> kWords{"Error",
                                                     "error:",
                                                     "ERROR",

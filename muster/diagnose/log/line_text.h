@@ -32,7 +32,7 @@ bool is_warning_line(std::string_view line);
 
 /// Whether the line says that a test begins or went well, in the words of GoogleTest, pytest or CTest, or that a file is
 /// being built, in those of ninja and make: what it is called may be any trouble.
-bool names_good_test(std::string_view line);
+bool tells_what_goes_well(std::string_view line);
 
 /// Whether the line speaks of a failure at all: "error", "exception", "what():", "fatal"; a measured
 /// or counted thing ("error: 0.12", "0 failed") and a test that passed are none.

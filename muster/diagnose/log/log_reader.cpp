@@ -70,7 +70,7 @@ struct LogReader::State {
   void piece_of_line(std::string_view text);
   void unknown_failure(std::string_view text);
   bool is_wrapped_failure(std::string_view before, std::string_view text);
-  void sight(size_t row, const Pattern& by, Depth depth, std::string_view text);
+  void sight(const PatternMeaning& by, Depth depth, std::string_view text);
   void see(size_t row, Depth depth, Sighting sighting, bool warning);
   void note_condition(const PatternMeaning& meaning);
   SeenRow& seen_row(const ErrorRow& row);
@@ -136,7 +136,8 @@ void LogReader::State::see(size_t row, Depth depth, Sighting sighting, bool warn
     known.evidence.push_back(std::move(sighting));
 }
 
-void LogReader::State::sight(size_t row, const Pattern& by, Depth depth, std::string_view text) {
+void LogReader::State::sight(const PatternMeaning& by, Depth depth, std::string_view text) {
+  const size_t row = by.row;
   LinePrefix prefix = line_prefix(text);
   if (!prefix.rank) prefix.rank = rank;
   see(row,
@@ -145,7 +146,7 @@ void LogReader::State::sight(size_t row, const Pattern& by, Depth depth, std::st
        .line = line_number,
        .rank = prefix.rank,
        .text = shown_text(text)},
-      is_warning_line(text) && !by.in_warnings);
+      is_warning_line(text) && !by.pattern->in_warnings);
   last[row] = {sources.size(), line_number};
   for (size_t cause = 0; cause < rows[row]->causes.size(); ++cause) {
     const auto holds = rows[row]->causes[cause].holds;
@@ -176,9 +177,8 @@ void LogReader::State::piece_of_line(std::string_view raw) {
       return (said_by ? said_by : rank) == open.rank && is_finite_again(text, open.measure);
     });
   }
-  if (names_good_test(text) || is_row_of_measures(text)) return;
-  size_t best_row = kNobody;
-  const Pattern* best_pattern = nullptr;
+  if (tells_what_goes_well(text) || is_row_of_measures(text)) return;
+  const PatternMeaning* best_meaning = nullptr;
   Depth best_depth = Depth::kAsRow;
   Closeness best;
   for (const size_t number : patterns.fitting(text)) {
@@ -193,16 +193,15 @@ void LogReader::State::piece_of_line(std::string_view raw) {
     const Depth depth =
         meaning.pattern->depth == Depth::kAsRow ? rows[meaning.row]->depth : meaning.pattern->depth;
     const Closeness here{depth != Depth::kPerhaps, looks, meaning.pattern->text.size()};
-    if (best_row != kNobody && here <= best) continue;
-    best_row = meaning.row;
-    best_pattern = meaning.pattern;
+    if (best_meaning != nullptr && here <= best) continue;
+    best_meaning = &meaning;
     best = here;
     best_depth = depth;
   }
-  if (best_row != kNobody) {
-    sight(best_row, *best_pattern, best_depth, text);
-    if (best_depth == Depth::kPerhaps && rows[best_row]->name == "not-a-number")
-      note_not_finite(best_row, text);
+  if (best_meaning != nullptr) {
+    sight(*best_meaning, best_depth, text);
+    if (best_depth == Depth::kPerhaps && rows[best_meaning->row]->name == "not-a-number")
+      note_not_finite(best_meaning->row, text);
   } else if (!before.empty() && is_wrapped_failure(before, text)) {
     return;
   } else if ((is_announced || speaks_of_failure(text)) && !is_warning_line(text)) {
@@ -235,8 +234,7 @@ bool LogReader::State::is_wrapped_failure(std::string_view before, std::string_v
       const bool is_plain = meaning.cause == kNobody && meaning.pattern->holds == nullptr &&
                             meaning.pattern->text.find('*') == std::string_view::npos;
       if (!is_plain || is_warning_line(before)) continue;
-      sight(meaning.row,
-            *meaning.pattern,
+      sight(meaning,
             meaning.pattern->depth == Depth::kAsRow ? rows[meaning.row]->depth
                                                     : meaning.pattern->depth,
             joined);
@@ -255,7 +253,7 @@ void LogReader::State::unknown_failure(std::string_view text) {
       best = &meaning;
   }
   if (best != nullptr) {
-    sight(best->row, *best->pattern, std::max(Depth::kGuess, rows[best->row]->depth), text);
+    sight(*best, std::max(Depth::kGuess, rows[best->row]->depth), text);
     return;
   }
   unsaid = text;
