@@ -3,30 +3,23 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <string_view>
 #include <utility>
 
 #include <fnmatch.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/tensor/class_word.h"
 
 namespace muster::train {
 namespace {
 
 const void* key_of(const at::Tensor& parameter) { return parameter.unsafeGetTensorImpl(); }
 
-/// "BatchNorm2d" of "torch::nn::BatchNorm2dImpl".
-std::string kind_of_layer(const torch::nn::Module& layer) {
-  std::string kind = layer.name();
-  if (const size_t at = kind.rfind(':'); at != kind.npos) kind.erase(0, at + 1);
-  if (kind.ends_with("Impl")) kind.resize(kind.size() - 4);
-  return kind;
-}
-
 bool is_normalisation(const torch::nn::Module& layer) {
-  std::string kind = kind_of_layer(layer);
-  if (kind.ends_with("1d") || kind.ends_with("2d") || kind.ends_with("3d"))
-    kind.resize(kind.size() - 2);
+  std::string_view kind = tensor::class_word(layer.name());
+  if (kind.ends_with("1d") || kind.ends_with("2d") || kind.ends_with("3d")) kind.remove_suffix(2);
   return kind.ends_with("Norm");
 }
 

@@ -10,6 +10,7 @@
 
 #include "muster/base/json.h"
 #include "muster/base/text.h"
+#include "muster/tensor/class_word.h"
 #include "muster/train/plan/fit_plan.h"
 
 namespace muster::train {
@@ -17,23 +18,16 @@ namespace {
 
 constexpr size_t kMostShown = 40;
 
-/// "torch::nn::Conv2dImpl" is "Conv2d" to its users.
+/// Not by module.name(), which is whatever its constructor was given.
 std::string type_of(const torch::nn::Module& module) {
-  // Not module.name(), which is whatever its constructor was given.
-  const std::string whole = c10::demangle(typeid(module).name());
-  std::string_view name = whole;
-  name = name.substr(0, name.find('<'));
-  if (const size_t scope = name.rfind("::"); scope != std::string_view::npos)
-    name.remove_prefix(scope + 2);
-  if (name.ends_with("Impl")) name.remove_suffix(4);
-  return std::string(name);
+  const std::string name = c10::demangle(typeid(module).name());
+  return std::string(tensor::class_word(std::string_view(name).substr(0, name.find('<'))));
 }
 
 /// Adds the numbers in tensors that are not counted yet.
 class Count {
  public:
-  explicit Count(int64_t& parameters, int64_t& trained)
-      : parameters_(parameters), trained_(trained) {}
+  Count(int64_t& parameters, int64_t& trained) : parameters_(parameters), trained_(trained) {}
 
   void add(const at::Tensor& tensor) {
     if (!tensor.defined() || !counted_.insert(tensor.unsafeGetTensorImpl()).second) return;
