@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
+#include <utility>
 #include <vector>
 
 #include "muster/base/name_list.h"
@@ -11,39 +11,51 @@
 namespace muster {
 namespace {
 
-/// Behind a name in quotes that begins at `at`, where in brackets a name begins; `at` where none does.
-size_t behind_quoted_name(std::string_view text, size_t at) {
-  if (text[at] != '"') return at;
-  const size_t before = text.substr(0, at).find_last_not_of(" \t");
-  if (before == std::string_view::npos || (text[before] != '[' && text[before] != ',')) return at;
-  const size_t behind = behind_quotes(text, at);
-  return behind == std::string_view::npos ? at : behind;
+[[noreturn]] void refuse_list(std::string rule, std::string_view text, std::string hint = {}) {
+  throw usage_error({.refused = "parameter list",
+                     .rule = std::move(rule),
+                     .value = concat('"', text, '"'),
+                     .hint = std::move(hint)});
 }
 
-/// At commas outside brackets; nothing where a bracket has no other one. Those in quoted names
-/// (names_in) are letters.
-std::optional<std::vector<std::string>> split_outside_brackets(std::string_view text) {
+/// Whether a name in brackets begins at `at`.
+bool begins_name(std::string_view text, size_t at) {
+  const size_t before = text.substr(0, at).find_last_not_of(" \t");
+  return before != std::string_view::npos && (text[before] == '[' || text[before] == ',');
+}
+
+constexpr std::string_view kBracketRule = "each [ has its ], and each ] its [";
+constexpr std::string_view kQuoteRule = "a name that begins with a quote in brackets ends with one";
+
+struct ListParts {
+  std::vector<std::string> parts;
+  std::string_view broken_rule;  ///< empty where the text keeps both
+};
+
+/// At commas outside brackets; those in quoted names (names_in) are letters. Quotes that do not end
+/// break a rule: taken for letters, they would end in whatever parameter is put behind them.
+ListParts split_outside_brackets(std::string_view text) {
   std::vector<std::string> parts(1);
   int open = 0;
   for (size_t at = 0; at < text.size(); ++at) {
-    const size_t behind = open > 0 ? behind_quoted_name(text, at) : at;
-    if (behind > at) {
+    const char letter = text[at];
+    if (letter == '"' && open > 0 && begins_name(text, at)) {
+      const size_t behind = behind_quotes(text, at);
+      if (behind == std::string_view::npos) return {.parts = {}, .broken_rule = kQuoteRule};
       parts.back() += text.substr(at, behind - at);
       at = behind - 1;
       continue;
     }
-    const char letter = text[at];
     if (letter == '[') ++open;
-    if (letter == ']') --open;
-    if (open < 0) return std::nullopt;
+    if (letter == ']' && --open < 0) break;
     if (letter == ',' && open == 0) {
       parts.emplace_back();
     } else {
       parts.back() += letter;
     }
   }
-  if (open != 0) return std::nullopt;
-  return parts;
+  if (open != 0) return {.parts = {}, .broken_rule = kBracketRule};
+  return {.parts = std::move(parts), .broken_rule = {}};
 }
 
 template <class Value>
@@ -70,23 +82,23 @@ std::string show_list(const std::vector<Value>& values) {
 ParamValues parse_param_values(std::string_view text) {
   ParamValues values;
   if (trim(text).empty()) return values;
-  const auto parts = split_outside_brackets(text);
-  if (!parts) {
-    throw usage_error({.refused = "parameter list",
-                       .rule = "each [ has its ], and each ] its [",
-                       .value = concat('"', text, '"')});
+  const ListParts split = split_outside_brackets(text);
+  if (!split.broken_rule.empty()) {
+    refuse_list(std::string(split.broken_rule),
+                text,
+                split.broken_rule == kQuoteRule
+                    ? "a quote of the name itself is two in its quotes: [\"\"\"a\"] is \"a"
+                    : "");
   }
-  for (const std::string& part : *parts) {
+  for (const std::string& part : split.parts) {
     const size_t at = part.find('=');
     const std::string name(trim(std::string_view(part).substr(0, at)));
     if (at == std::string::npos || name.empty()) {
-      throw usage_error({.refused = "parameter list",
-                         .rule = "each part is name=value",
-                         .value = '"' + part + '"',
-                         .hint = text.find('"') == std::string_view::npos
-                                     ? ""
-                                     : "a name with a comma stands in brackets and quotes: "
-                                       "name=[\"a,b\"]"});
+      refuse_list("each part is name=value",
+                  part,
+                  text.find('"') == std::string_view::npos
+                      ? ""
+                      : "a name with a comma stands in brackets and quotes: name=[\"a,b\"]");
     }
     if (!values.emplace(name, trim(std::string_view(part).substr(at + 1))).second) {
       throw usage_error(
@@ -184,12 +196,12 @@ std::string spec_text(std::string_view name, std::span<const Param> params, cons
   for (const Param& param : params) {
     const std::string value = param.show(options);
     if (value == param.default_value()) continue;
-    const auto parts = split_outside_brackets(value);
-    if (!parts || parts->size() != 1 || trim(value) != value) {
-      throw usage_error(
-          {.refused = concat(name, " parameter \"", param.name, '"'),
-           .rule = "it has no comma outside brackets, no bracket alone, and no blank at an end",
-           .value = concat('"', value, '"')});
+    if (split_outside_brackets(value).parts.size() != 1 || trim(value) != value) {
+      throw usage_error({.refused = concat(name, " parameter \"", param.name, '"'),
+                         .rule = "it has no comma outside brackets, no bracket and no quoted name "
+                                 "without its other end, and no "
+                                 "blank at an end",
+                         .value = concat('"', value, '"')});
     }
     text += concat(separator, param.name, '=', value);
     separator = ',';

@@ -31,7 +31,7 @@ using ParamValues = std::map<std::string, std::string, std::less<>>;
 
 /// Reads "hidden=128,dropout=0.1" (the part behind the colon of "mlp:hidden=128,dropout=0.1"). A list
 /// stands in brackets: "scale=[0.08,1]". Throws a usage error for a missing "=", an empty name, a
-/// name given twice, or a bracket without its other one.
+/// name given twice, a bracket without its other one, or a quote that begins a name in brackets and has no other one.
 ParamValues parse_param_values(std::string_view text);
 
 /// A strategy with its parameters as a user names it: "asha:max_t=10,grace_period=1".

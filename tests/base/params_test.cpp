@@ -99,6 +99,16 @@ TEST(Params, RefuseMalformedLists) {
   EXPECT_THAT(test::error_of([] { parse_param_values("drop=\"a,b\""); }),
               HasSubstr("name=[\"a,b\"]"));
   EXPECT_THAT(params_refusal("hidden=1,hidden=2"), HasSubstr("each name is given once"));
+  EXPECT_THAT(params_refusal("name=[a"), HasSubstr("each [ has its ]"));
+  EXPECT_THAT(params_refusal("name=a]"), HasSubstr("each [ has its ]"));
+}
+
+TEST(Params, NoNameInQuotesEndsInAnotherParameter) {
+  const ParamValues values = parse_param_values("b=[\"]x\"],a=[c\"]");
+  EXPECT_EQ(values.at("b"), "[\"]x\"]");
+  EXPECT_EQ(values.at("a"), "[c\"]") << "a quote within a name is a letter";
+  for (const char* text : {"a=[\"c]", "b=[\"]x\"],a=[\"c]", "a=[d, \"c]"})
+    EXPECT_THAT(params_refusal(text), HasSubstr("a name that begins with a quote"));
 }
 
 struct ListOptions {
