@@ -149,6 +149,7 @@ std::string in_step(const PeerState& state) {
 
 /// Of a rank that cannot be asked any more.
 std::string last_heard(const PeerState& state, uint64_t proven) {
+  if (state.beat == 0) return "";        // none was heard
   if (state.posted < proven) return "";  // it went on after that
   if (state.ops.empty()) return "; its last heartbeat came before its first operation";
   const OpBrief& op = state.ops.back();
@@ -321,8 +322,10 @@ Diagnosis diagnose(const Stuck& stuck,
   const uint64_t proven = proven_calls(peers);
   for (int rank = 0; rank < static_cast<int>(peers.size()); ++rank)
     found[judge(stuck, rank, peers[static_cast<size_t>(rank)], stale_s)].push_back(rank);
-  const bool may_go_on =
-      store.server_outside || (server != nullptr && outlives(stuck, store.server_rank, *server));
+  // Why it failed says more than what became of it, or of the store, afterwards.
+  const bool says_why = server != nullptr && server->state && server->state->threw;
+  const bool may_go_on = store.server_outside || says_why ||
+                         (server != nullptr && outlives(stuck, store.server_rank, *server));
   if (!may_go_on && (store.lost || store.silent_s > stale_s || server_is_dead)) {
     const bool lost = store.lost || server_is_dead;
     Diagnosis result = of_store({lost, store.silent_s, store.server_rank}, peers);

@@ -2,10 +2,12 @@
 // [Slices], [Mailbox] and [Who works].
 #include <exception>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/distributed/call/last_word.h"
 #include "muster/distributed/call/op_queue.h"
 #include "muster/distributed/call/posting_backend.h"
 #include "muster/distributed/meet/backend.h"
@@ -19,7 +21,7 @@ namespace {
 
 constexpr int kMaxRanks = 64;  // beyond, the segment would not be small any more
 
-class ShmBackend final : public PostingBackend {
+class ShmBackend final : public PostingBackend, public LastWord {
  public:
   ShmBackend(const BackendRequest& request,
              std::shared_ptr<ShmSegment> segment,
@@ -37,6 +39,8 @@ class ShmBackend final : public PostingBackend {
 
   void end_in_order() override { mailbox_->end_in_order(); }
   void give_up(const std::string& reason) override { steps_->end(reason); }
+  void will_end_with(const std::string& why) override { steps_->will_end_with(why); }
+  std::optional<std::string> last_word(int rank) const override { return steps_->last_word(rank); }
   void abort() override { close("the group was aborted"); }
   void shutdown() override { close("the group was shut down"); }
 

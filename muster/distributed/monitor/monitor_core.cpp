@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "muster/base/text.h"
+#include "muster/distributed/call/last_word.h"
 #include "muster/distributed/call/nameless_error.h"
 #include "muster/distributed/monitor/monitored_work.h"
 #include "muster/tensor/what_of.h"
@@ -53,8 +54,9 @@ Monitor::Monitor(MonitorRequest request,
 
 Monitor::~Monitor() = default;
 
-void Monitor::start(std::function<void()> abort) {
+void Monitor::start(std::function<void()> abort, LastWord* last_word) {
   abort_ = std::move(abort);
+  last_word_ = last_word;
   hear_own_failures();
   started_ = true;
   loop_->add(shared_from_this());
@@ -72,6 +74,7 @@ void Monitor::stop() {
   {
     const std::lock_guard lock(mutex_);
     why = why_;
+    last_word_ = nullptr;  // works may hold the monitor for longer than there is a backend
   }
   heartbeats_.close(threw_, why);
 }
@@ -176,9 +179,25 @@ MonitoredWorkPtr Monitor::oldest(const std::vector<MonitoredWorkPtr>& works) con
   return {};
 }
 
+/// As heartbeats tell, and of a rank whose last one did not come, as its backend does.
+std::vector<diagnose::PeerView> Monitor::peers() const {
+  std::vector<diagnose::PeerView> peers = heartbeats_.peers();
+  if (last_word_ == nullptr) return peers;
+  for (int rank = 0; rank < request_.world_size; ++rank) {
+    std::optional<diagnose::PeerState>& state = peers[static_cast<size_t>(rank)].state;
+    if (rank == request_.rank || (state && state->ended)) continue;
+    const std::optional<std::string> word = last_word_->last_word(rank);
+    if (!word) continue;
+    if (!state) state = {.rank = rank};
+    state->ended = state->threw = true;
+    state->why = *word;
+  }
+  return peers;
+}
+
 diagnose::Diagnosis Monitor::diagnose_now(const diagnose::OpRecord& op) const {
   return diagnose::diagnose({.op = op, .waited_s = age_s(op), .rank = request_.rank},
-                            heartbeats_.peers(),
+                            peers(),
                             heartbeats_.store(),
                             heartbeats_.stale_s());
 }

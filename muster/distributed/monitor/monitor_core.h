@@ -26,6 +26,7 @@
 
 namespace muster::distributed {
 
+class LastWord;
 class MonitoredWork;
 using MonitoredWorkPtr = c10::intrusive_ptr<MonitoredWork>;
 
@@ -57,8 +58,8 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   Monitor(const Monitor&) = delete;
 
   /// From now on the loop looks at it. `abort` interrupts the backend's waits when the group has
-  /// failed.
-  void start(std::function<void()> abort);
+  /// failed. `last_word`: of the backend, or null; until `stop`.
+  void start(std::function<void()> abort, LastWord* last_word);
   /// The loop is through with it. What is still open is then failed without a diagnosis when it
   /// fails.
   void stop();
@@ -114,6 +115,7 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   std::vector<MonitoredWorkPtr> open_works();
   void poll(const std::vector<MonitoredWorkPtr>& works);
   MonitoredWorkPtr oldest(const std::vector<MonitoredWorkPtr>& works) const;
+  std::vector<diagnose::PeerView> peers() const;
   diagnose::Diagnosis diagnose_now(const diagnose::OpRecord& op) const;
   void handle(Failure failure);
   void add_to_backends_error(const Failure& failure, const Error& error);
@@ -145,6 +147,7 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   HeartbeatStore heartbeats_;
   const std::shared_ptr<MonitorLoop> loop_;
   std::function<void()> abort_;
+  LastWord* last_word_ = nullptr;
   // Of the loop's thread alone: calls that differ, since when and how long it has seen these, and any
   // at all; the oldest operation whose time is over without a word of who is missing.
   struct Difference {

@@ -9,6 +9,7 @@
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/diagnose/record/failure_note.h"
+#include "muster/distributed/call/last_word.h"
 #include "muster/distributed/monitor/monitor_core.h"
 
 namespace muster::distributed {
@@ -152,6 +153,7 @@ void Monitor::failed_by_itself(const std::string& why) {
   {
     const std::lock_guard lock(mutex_);
     if (why_.empty() && !has_failed()) why_ = first_line(why);
+    if (last_word_ != nullptr) last_word_->will_end_with(why_);
   }
   threw_ = true;
   if (options_.flight_dir.empty()) return;

@@ -8,6 +8,7 @@
 #include "muster/base/error.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
+#include "muster/distributed/call/last_word.h"
 #include "muster/distributed/call/names.h"
 #include "muster/distributed/meet/backend.h"
 #include "muster/distributed/monitor/faulty_backend.h"
@@ -91,7 +92,8 @@ MonitoredBackend::MonitoredBackend(c10::intrusive_ptr<c10d::Backend> inner,
       monitor_(
           std::make_shared<Monitor>(request, options, traits_of(*inner_), parent_of(request))) {
   // The backend lives longer than the monitor's thread: stop() joins it.
-  monitor_->start([backend = inner_.get()] { backend->abort(); });
+  monitor_->start([backend = inner_.get()] { backend->abort(); },
+                  dynamic_cast<LastWord*>(inner_.get()));
 }
 
 // A gloo backend joins its threads at its end, and they wait for operations whose ranks will never

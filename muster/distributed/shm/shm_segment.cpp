@@ -205,11 +205,12 @@ std::shared_ptr<ShmSegment> ShmSegment::meet(
   throw BackendUnfit(refusal);
 }
 
-void ShmSegment::set_state(int rank, RankState state, const std::string& reason) const {
+void ShmSegment::set_state(int rank, RankState state, const std::string& reason, bool threw) const {
   RankBlock& block = this->rank(rank);
   const size_t length = std::min(reason.size(), RankBlock::kReasonBytes - 1);
   std::memcpy(block.reason, reason.data(), length);
   block.reason[length] = '\0';
+  block.threw = threw;
   block.state.store(static_cast<uint32_t>(state), std::memory_order_release);
   if (state == RankState::kFailed) head().failures.fetch_add(1);
   if (state != RankState::kIn) wake_everybody();

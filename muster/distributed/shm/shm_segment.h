@@ -51,7 +51,8 @@ struct alignas(64) RankBlock {
   std::atomic<int32_t> pid{0};
   std::atomic<uint64_t> last_op{0};  ///< sequence << 8 | OpType of the operation last begun
   OpSignature signatures[2];         ///< by parity of the step
-  char reason[kReasonBytes] = {};    ///< why it failed; written before `state`
+  char reason[kReasonBytes] = {};    ///< why it failed or threw; written before `state`
+  bool threw = false;                ///< it has ended for an exception of its own; as `reason`
   alignas(64) std::atomic<uint32_t> doorbell{0};  ///< rung by peers; a futex
   std::atomic<uint32_t> listeners{0};             ///< on doorbell
   std::atomic<uint32_t> gives{0};  ///< not 0: it has ended, and still gives what it has sent
@@ -91,8 +92,11 @@ class ShmSegment {
   /// Address space; memory is what was touched of it.
   size_t total_bytes() const { return total_bytes_; }
 
-  /// This rank came, ended or failed: tells whoever waits.
-  void set_state(int rank, RankState state, const std::string& reason = "") const;
+  /// This rank came, ended or failed: tells whoever waits. `threw`: see RankBlock.
+  void set_state(int rank,
+                 RankState state,
+                 const std::string& reason = "",
+                 bool threw = false) const;
   void wake_everybody() const;
 
  private:

@@ -206,7 +206,23 @@ void ShmSteps::end(const std::string& failure) {
   if (ended_.load()) return;
   failure_ = failure;
   ended_.store(true, std::memory_order_release);
-  segment_->set_state(rank_, failure.empty() ? RankState::kEnded : RankState::kFailed, failure);
+  if (failure.empty())
+    segment_->set_state(
+        rank_, RankState::kEnded, last_word_.value_or(""), /*threw=*/last_word_.has_value());
+  else
+    segment_->set_state(rank_, RankState::kFailed, failure);
+}
+
+void ShmSteps::will_end_with(const std::string& why) {
+  const std::lock_guard lock(end_mutex_);
+  last_word_ = why;
+}
+
+std::optional<std::string> ShmSteps::last_word(int other) const {
+  const RankBlock& block = segment_->rank(other);
+  const auto ended = static_cast<uint32_t>(RankState::kEnded);
+  if (block.state.load(std::memory_order_acquire) != ended || !block.threw) return std::nullopt;
+  return block.reason;
 }
 
 }  // namespace muster::distributed

@@ -71,6 +71,9 @@ class ShmSteps {
   /// This rank is done with the group, because of `failure` or in peace. Wakes its waiting thread,
   /// which throws. Any thread; only the first call counts.
   void end(const std::string& failure = "");
+  /// As LastWord.
+  void will_end_with(const std::string& why);
+  std::optional<std::string> last_word(int other) const;
 
   /// Whether rank `other` can still be waited for; if not, why, in words. Any thread.
   std::string departure(int other) const;
@@ -101,7 +104,8 @@ class ShmSteps {
   std::chrono::milliseconds timeout_{};
   mutable std::mutex end_mutex_;
   std::atomic<bool> ended_{false};
-  std::string failure_;  // why ended_, if not in peace; under end_mutex_
+  std::string failure_;                   // why ended_, if not in peace; under end_mutex_
+  std::optional<std::string> last_word_;  // of this rank, as it will be; under end_mutex_
 };
 
 }  // namespace muster::distributed

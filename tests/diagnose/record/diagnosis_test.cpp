@@ -12,6 +12,7 @@ namespace {
 using Kind = Diagnosis::Kind;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 OpRecord allreduce(int64_t elements) {
   OpRecord record{.kind = OpKind::kAllreduce};
@@ -54,6 +55,7 @@ class Group {
       PeerState state = peer_state_of(recorders_[rank], 16);
       if (threw) state.why = views_[rank].state->why;
       state.rank = static_cast<int64_t>(rank);
+      state.beat = 7;
       state.process = {.pid = 100 + static_cast<int64_t>(rank), .hostname = "node7"};
       state.main_thread = "running";
       state.step = 12;
@@ -258,6 +260,20 @@ TEST(Diagnosis, WithoutTheStoreItsServerIsNamed) {
   group.view(2).life = Life::kRuns;
   EXPECT_THAT(group.diagnose(lost).who, HasSubstr("rank 2, which serves the store, has closed it"));
   EXPECT_THAT(group.diagnose({.lost = true}).who, HasSubstr("the store of the group is gone"));
+}
+
+TEST(Diagnosis, AServerThatSaidWhyItFailedIsNotNamedForWhatBecameOfItSince) {
+  Group group(3);
+  group.call(0, allreduce(9));
+  group.call(1, allreduce(9));
+  group.view(2).state = PeerState{.ended = true, .threw = true, .why = "no such file"};
+  for (const Life life : {Life::kStopped, Life::kGone, Life::kRuns}) {
+    group.view(2).life = life;
+    const Diagnosis found = group.diagnose({.lost = true, .silent_s = 9, .server_rank = 2});
+    EXPECT_THAT(found.who, StartsWith("rank 2 failed: no such file"));
+    EXPECT_EQ(found.kind, Kind::kEnded);
+    EXPECT_THAT(found.culprits, ElementsAre(2));
+  }
 }
 
 TEST(Diagnosis, TheEndOfTheStoreIsNoEndForThoseWhoDoNotNeedItsServer) {
