@@ -2,8 +2,8 @@
 
 The script runs in a copy of its folder that holds only the scripts (*.py) and what it reads (input/), so a file that it
 no longer writes is noticed too; beside it are the scripts of the other folders, which it may import. All text must be equal,
-with one exception: below a JSON object that has the number "tolerance", numbers may differ by that much, because matrix
-products round differently on other CPUs.
+with one exception: below a JSON object that has the number "tolerance", numbers may differ by that much, and where it has
+"relative_tolerance", by that share, because matrix products and exponentials round differently on other CPUs.
 
 `make parity` and `make nightly` make all. With --goldens=changed, as in .ci/run, those are made of which a file changed since
 the branch left origin/main, or in the last 20 commits if it has not, or in the working tree; all if the peers' versions or this
@@ -11,6 +11,7 @@ file did, or if git cannot say.
 """
 
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -50,21 +51,22 @@ def goldens(folder):
     return {path.relative_to(folder) for path in folder.rglob("*") if is_golden(path)}
 
 
-def differences(old, new, where="$", tolerance=None):
+def differences(old, new, where="$", tolerance=(0.0, 0.0)):
     """The places where two JSON values differ by more than they may."""
     if isinstance(old, dict) and isinstance(new, dict):
         if list(old) != list(new):
             return [f"{where}: keys {list(old)} are now {list(new)}"]
-        if "tolerance" in old:
-            if old["tolerance"] != new["tolerance"]:
-                return [f"{where}.tolerance: {old['tolerance']} is now {new['tolerance']}"]
-            tolerance = old["tolerance"]
+        for name in ("tolerance", "relative_tolerance"):
+            if old.get(name) != new.get(name):
+                return [f"{where}.{name}: {old[name]} is now {new[name]}"]
+        tolerance = (old.get("tolerance", tolerance[0]), old.get("relative_tolerance", tolerance[1]))
         return [d for key in old for d in differences(old[key], new[key], f"{where}.{key}", tolerance)]
     if isinstance(old, list) and isinstance(new, list):
         if len(old) != len(new):
             return [f"{where}: {len(old)} entries are now {len(new)}"]
         return [d for i, pair in enumerate(zip(old, new)) for d in differences(*pair, f"{where}[{i}]", tolerance)]
-    if isinstance(old, float) and isinstance(new, float) and tolerance is not None and abs(old - new) <= tolerance:
+    absolute, relative = tolerance
+    if isinstance(old, float) and isinstance(new, float) and math.isclose(old, new, abs_tol=absolute, rel_tol=relative):
         return []
     return [] if type(old) is type(new) and old == new else [f"{where}: {old!r} is now {new!r}"]
 

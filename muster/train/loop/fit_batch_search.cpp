@@ -92,10 +92,12 @@ class BatchMeasure {
       trainer.emplace(probe, group_);
       seen = trainer->probe(kProbeSteps);
     } catch (...) {
-      // Of the ranks whose memory did not run out, too: the guard has told them. Where no other rank
-      // waits, memory may also run out outside of it: in the optimizer, or for the batch itself.
-      failed = (trainer && trainer->memory_ran_out()) ||
-               (group_.world_size() == 1 && memory::is_oom(std::current_exception()));
+      // Of the ranks whose memory did not run out, too: the guard has told them, or the first rank,
+      // which measures for all before there is a guard. Where no other rank waits, memory may also run
+      // out outside of these: in the optimizer, or for the batch itself.
+      const std::exception_ptr error = std::current_exception();
+      failed = trainer ? trainer->memory_ran_out() : is_oom_of_first_rank(error);
+      failed = failed || (group_.world_size() == 1 && memory::is_oom(error));
       if (!failed) throw;
     }
     trainer.reset();

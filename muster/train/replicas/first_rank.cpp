@@ -8,9 +8,20 @@
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/distributed/peer_failure.h"
+#include "muster/memory/guard/oom.h"
 #include "muster/tensor/what_of.h"
 
 namespace muster::train {
+namespace {
+
+/// Around what the first rank's memory ran out with, where the others have been told.
+class ToldOutOfMemory : public Error {
+ public:
+  explicit ToldOutOfMemory(const std::exception_ptr& error)
+      : Error(environment_error({.refused = tensor::what_of(error)})) {}
+};
+
+}  // namespace
 
 void on_first_rank(const distributed::ProcessGroup& group, const std::function<void()>& work) {
   Json outcome = nullptr;
@@ -38,7 +49,15 @@ void on_first_rank(const distributed::ProcessGroup& group, const std::function<v
   if (group.world_size() > 1) {
     outcome = parse_json(group.all_gather_text(json_text(outcome))[0], "what rank 0 says");
   }
-  if (own) std::rethrow_exception(own);
+  if (own) {
+    try {
+      std::rethrow_exception(own);
+    } catch (...) {
+      if (group.world_size() > 1 && memory::is_oom(own))
+        std::throw_with_nested(ToldOutOfMemory(own));
+      throw;
+    }
+  }
   if (outcome.is_null()) return;
   const distributed::PeerFailure told(Error(static_cast<ErrorKind>(outcome[0].get<int>()),
                                             {.refused = outcome[1].get<std::string>(),
@@ -47,6 +66,16 @@ void on_first_rank(const distributed::ProcessGroup& group, const std::function<v
                                              .hint = outcome[4].get<std::string>()}));
   group.note_told_failure(0, told.what());
   throw told;
+}
+
+bool is_oom_of_first_rank(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const ToldOutOfMemory&) {
+    return true;
+  } catch (...) {
+    return memory::is_oom_of_peer(error);
+  }
 }
 
 bool from_first_rank(const distributed::ProcessGroup& group, bool value) {

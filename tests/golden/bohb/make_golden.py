@@ -152,6 +152,7 @@ def rungs(count):  # as a HyperBand would fill them, 27 trials at a time
 
 golden = {
     "tolerance": 1e-9,
+    "relative_tolerance": 1e-12,
     "histories": {
         "numbers and a category": history(1, [float_parameter("x"), float_parameter("y"), choice_parameter("c", 3)], [1] * 60, bowl),
         "crashes, NaN, minus infinity": history(2, [float_parameter("x"), float_parameter("y")], [1] * 60, sometimes_crashes),

@@ -80,23 +80,35 @@ TEST(PipelineBatchCommand, ASearchThatFindsNothingEndsWithASentenceAlone) {
     EXPECT_THAT(run.err, Not(HasSubstr(of_c10d)));
 }
 
-// Where a stage begins is measured, and what a probe was measured with is what the run goes on with.
+// Where a stage begins is measured, and what a probe was measured with is what the run goes on with. In
+// one micro-batch a unit that is measured, on the first rank, takes more than a stage of the cut would:
+// probes end there, too, for all ranks.
 TEST(PipelineBatchCommand, FindsTheBatchOfAPipelineWhoseCutIsMeasured) {
   const test::Folder folder;
-  const CappedRun run = capped_run(
-      test::on_ranks(
-          2,
-          wide(folder.path() / "a",
-               {"--strategy", "pipeline:micro_batches=4", "--on-oom", "split", "--max-steps", "5"},
-               "auto")),
-      kStageTooSmall);
-  ASSERT_EQ(run.code, 0) << run.err;
-  EXPECT_GT(found_in(run.err), 4) << run.err;
-  EXPECT_EQ(found_in(run.err) % 4, 0);
-  // The line of the run's own pipeline, which has nothing left to measure.
-  EXPECT_THAT(run.err,
-              HasSubstr("pipeline: 1f1b of 4 micro-batches, 2 stages on 2 ranks; they begin"));
-  EXPECT_THAT(run.err, Not(HasSubstr("(measured: ")));
+  for (const std::string name : {"processes", "threads"}) {
+    for (const int64_t pieces : {4, 1}) {
+      SCOPED_TRACE(concat(name, ", micro-batches: ", pieces));
+      const Words more{"--strategy",
+                       concat("pipeline:micro_batches=", pieces),
+                       "--on-oom",
+                       "split",
+                       "--max-steps",
+                       "5"};
+      const fs::path path = folder.path() / concat(name, pieces);
+      const CappedRun run =
+          capped_run(name == "processes" ? test::on_ranks(2, wide(path, more, "auto"))
+                                         : wide(path, joined(more, {"--devices", "2"}), "auto"),
+                     kStageTooSmall);
+      ASSERT_EQ(run.code, 0) << run.err;
+      EXPECT_GT(found_in(run.err), 4) << run.err;
+      EXPECT_EQ(found_in(run.err) % pieces, 0);
+      // The line of the run's own pipeline, which has nothing left to measure.
+      EXPECT_THAT(
+          run.err,
+          ContainsRegex("pipeline: 1f1b of [14] micro-batche?s?, 2 stages on 2 ranks; they begin"));
+      EXPECT_THAT(run.err, Not(HasSubstr("(measured: ")));
+    }
+  }
 }
 
 }  // namespace
