@@ -26,9 +26,10 @@ bool is_bfloat16(const tensor::NamedTensorList& weights) {
 }  // namespace
 
 void check_batch_size(const AskOptions& ask) {
-  if (ask.batch_size >= 1) return;
-  throw usage_error(
-      {.refused = "--batch-size", .rule = "at least 1", .value = std::to_string(ask.batch_size)});
+  if (ask.batch_size >= 1 || ask.batch_size == -1) return;
+  throw usage_error({.refused = "--batch-size",
+                     .rule = "at least 1, or -1 for that of the run's own test",
+                     .value = std::to_string(ask.batch_size)});
 }
 
 void check_same_samples(const data::Dataset& samples,
@@ -79,7 +80,8 @@ EvaluateOptions asked_options(const AskOptions& ask,
                               const Surroundings& around,
                               const Json& told,
                               Precision precision) {
-  return {.batch_size = ask.batch_size,
+  const int64_t of_run = told.at("plan").value("eval_batch_size", FitOptions().eval_batch_size);
+  return {.batch_size = ask.batch_size > 0 ? ask.batch_size : of_run,
           .workers = ask.workers >= 0
                          ? ask.workers
                          : data::default_workers(around.cores, around.local_world_size),

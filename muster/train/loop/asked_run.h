@@ -16,7 +16,7 @@
 
 namespace muster::train {
 
-/// Throws a usage error for a batch size below 1.
+/// Throws a usage error for a batch size below 1 that is not -1.
 void check_batch_size(const AskOptions& ask);
 
 /// Throws a usage error, the same on all ranks, unless all have the same samples; `data` is what they

@@ -15,7 +15,7 @@ struct AskOptions {
   std::string data;                ///< name:key=value,…; empty: the run's own
   std::filesystem::path data_dir;  ///< empty: the run's, else the dataset's own places
   std::string split = "test";      ///< or train, or validation: what the run held out
-  int64_t batch_size = 256;        ///< per rank
+  int64_t batch_size = -1;         ///< per rank; -1: as in the run's own test
   int64_t workers = -1;            ///< loader threads per rank; -1: from cores and ranks
   std::string device = "auto";     ///< auto, cpu, or a kind of device: cuda, or cuda:1
   std::string backend = "auto";    ///< a name of `muster list backends`, or auto
@@ -51,7 +51,11 @@ void visit_ask_options(AskOptions& ask, bool names_data, Visitor&& visit) {
                 "test|train|validation",
                 "which samples; validation: those that the run held out"},
         ask.split);
-  visit(AskInfo{"batch_size", "N", "samples per batch, on each rank"}, ask.batch_size);
+  visit(AskInfo{"batch_size",
+                "N",
+                "samples per batch, on each rank [-1: the run's --eval-batch-size]",
+                false},
+        ask.batch_size);
   visit(AskInfo{"workers", "N", "loader threads per rank [-1: from cores and ranks]", false},
         ask.workers);
   visit(AskInfo{"device",

@@ -195,6 +195,21 @@ std::string treatment_text(const PipelineCut& cut) {
                               : "");
 }
 
+std::string choice_text(const PipelineCut& cut, const PipelineStrategyOptions& options) {
+  const bool was_open = options.split == kMeasured && cut.first_block.size() > 1;
+  if (!cut.is_measured && !was_open) return "";
+  std::vector<std::string> again;
+  if (options.schedule == kMeasured) again.push_back("schedule=" + cut.schedule);
+  if (options.micro_batches == kMeasuredMicroBatches)
+    again.push_back(concat("micro_batches=", cut.micro_batches));
+  again.push_back("split=" + text_of_split(cut.first_block));
+  return concat(" (",
+                cut.is_measured ? "measured: " + cut.forecast : "as it was measured before",
+                "; the same again: ",
+                join(again, ","),
+                ")");
+}
+
 std::vector<std::string> names_of(const std::vector<Block>& blocks) {
   std::vector<std::string> names;
   for (const Block& block : blocks) names.push_back(block.name);

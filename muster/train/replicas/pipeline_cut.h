@@ -75,6 +75,9 @@ PipelineCut cut_module(std::vector<parallel::Block> blocks,
                        int64_t ranks,
                        std::string_view owner);
 
+/// " (measured: …; the same again: split=0/2)": how a choice that the options leave open came about, now or
+/// before this run, and the parameters that leave nothing to measure. Empty where they left none open.
+std::string choice_text(const PipelineCut& cut, const PipelineStrategyOptions& options);
 /// "; 2 of 6 units run again; activations of 1 stage wait on the host", or less of it.
 std::string treatment_text(const PipelineCut& cut);
 

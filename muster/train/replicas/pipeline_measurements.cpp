@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <exception>
 #include <map>
 #include <utility>
 
@@ -11,7 +12,9 @@
 #include <ATen/ops/ones.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/memory/guard/oom.h"
 #include "muster/parallel/activations/blocks.h"
 #include "muster/parallel/activations/run_state.h"
 #include "muster/parallel/activations/stage_choice.h"
@@ -106,15 +109,28 @@ std::vector<pipeline::BlockCosts> PipelineMeasurements::costs(int64_t micro_batc
 PipelineMeasurements::Found PipelineMeasurements::fastest(const PipelineStrategyOptions& options,
                                                           const std::vector<double>& room) {
   std::map<int64_t, std::vector<pipeline::BlockCosts>> measured;
+  std::exception_ptr no_room;
   const pipeline::BlocksFor costs_for = [&](int64_t micro_batches) {
     const auto known = measured.find(micro_batches);
     if (known != measured.end()) return known->second;
-    return measured[micro_batches] = costs(micro_batches);
+    try {
+      return measured[micro_batches] = costs(micro_batches);
+    } catch (const std::exception&) {
+      // A unit does not fit with so many rows: choose_plan() goes on to the next number.
+      if (!memory::is_oom(std::current_exception())) throw;
+      no_room = std::current_exception();
+      return measured[micro_batches] = {};
+    }
   };
   const pipeline::PlanChoices all = choices(options);
   const auto within = [&](std::vector<double> memory_bytes, double times) {
     for (double& bytes : memory_bytes) bytes *= times;
-    return pipeline::choose_plan(costs_for, all, {.memory_bytes = memory_bytes});
+    try {
+      return pipeline::choose_plan(costs_for, all, {.memory_bytes = memory_bytes});
+    } catch (const Error&) {
+      if (no_room) std::rethrow_exception(no_room);
+      throw;
+    }
   };
   const auto found = [](const pipeline::PipelinePlan& plan, double times_room) {
     return Found{plan.schedule,

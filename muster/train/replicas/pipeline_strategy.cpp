@@ -155,7 +155,6 @@ class PipelineStrategy final : public Strategy {
     return own_.contains(tensor.storage().unsafeGetStorageImpl());
   }
   tensor::NamedTensorList own_parameters() const;
-  std::string again_text() const;
 
   PipelineStrategyOptions options_;
   std::string owner_;
@@ -340,16 +339,6 @@ void PipelineStrategy::settle_record() {
   if (!measured.empty()) measured_ = std::move(measured);
 }
 
-/// The parameters with which nothing would have been left to measure.
-std::string PipelineStrategy::again_text() const {
-  std::vector<std::string> words;
-  if (options_.schedule == kMeasured) words.push_back(concat("schedule=", cut_.schedule));
-  if (options_.micro_batches == kMeasuredMicroBatches)
-    words.push_back(concat("micro_batches=", cut_.micro_batches));
-  words.push_back(concat("split=", text_of_split(cut_.first_block)));
-  return join(words, ",");
-}
-
 std::string PipelineStrategy::line() const {
   std::vector<std::string> stages;
   for (const int64_t first : cut_.first_block)
@@ -363,9 +352,7 @@ std::string PipelineStrategy::line() const {
                 mesh_.size(kData) > 1 ? concat(", ", mesh_.size(kData), " replicas") : "",
                 stages.size() == 1 ? "; it begins with " : "; they begin with ",
                 join(stages, ", "),
-                cut_.is_measured
-                    ? concat(" (measured: ", cut_.forecast, "; the same again: ", again_text(), ")")
-                    : "",
+                choice_text(cut_, options_),
                 cut_.times_room > 1
                     ? concat("; no cut fits into the memory that is free, less a twentieth: "
                              "this one wants least, ",

@@ -66,7 +66,8 @@ TEST(EvaluateCommand, GivesTheNumbersOfTheRunsOwnTest) {
   for (const int ranks : {1, 2}) {
     for (const char* weights : {"last", "best"}) {
       const test::Folder folder;
-      const Json run = trained(folder.path(), ranks, {"--test-weights", weights});
+      const Json run =
+          trained(folder.path(), ranks, {"--test-weights", weights, "--eval-batch-size", "7"});
       const Json numbers =
           object_of(asked(ranks, {"evaluate", folder.path() / "a", "--json", "--workers", "1"}));
       EXPECT_EQ(numbers.at("loss"), run.at("test_loss")) << "to the bit";

@@ -106,9 +106,25 @@ TEST(PipelineBatchCommand, FindsTheBatchOfAPipelineWhoseCutIsMeasured) {
       EXPECT_THAT(
           run.err,
           ContainsRegex("pipeline: 1f1b of [14] micro-batche?s?, 2 stages on 2 ranks; they begin"));
-      EXPECT_THAT(run.err, Not(HasSubstr("(measured: ")));
+      EXPECT_THAT(run.err, HasSubstr("(as it was measured before; the same again: split=0/"));
     }
   }
+}
+
+// With one micro-batch of 240 samples a unit does not even fit to be measured; the run takes more of them.
+TEST(PipelineBatchCommand, NumbersOfMicroBatchesThatDoNotFitAreNotTaken) {
+  const test::Folder folder;
+  const Words more{"--strategy",
+                   "pipeline:micro_batches=0",
+                   "--devices",
+                   "2",
+                   "--on-oom",
+                   "split",
+                   "--max-steps",
+                   "3"};
+  const CappedRun run = capped_run(wide(folder.path() / "a", more, "240"), kStageTooSmall);
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.err, ContainsRegex("pipeline: 1f1b of (2|4|8|16) micro-batches"));
 }
 
 }  // namespace
