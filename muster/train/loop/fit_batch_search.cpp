@@ -90,7 +90,8 @@ class BatchMeasure {
     try {
       memory::reset_device_peak(device_);
       trainer.emplace(probe, group_);
-      seen = trainer->probe(kProbeSteps);
+      // Of steps that the run will split, batches stay until they are made.
+      seen = trainer->probe(kProbeSteps, run_.plan.options.on_oom != "fail");
     } catch (...) {
       // Of the ranks whose memory did not run out, too: the guard has told them, or the first rank,
       // which measures for all before there is a guard. Where no other rank waits, memory may also run
@@ -164,9 +165,10 @@ int64_t with_a_last_batch(const FitPlan& plan, int64_t samples, int64_t pieces) 
 
 namespace detail {
 
-ProbeSeen Trainer::probe(int64_t steps) {
+ProbeSeen Trainer::probe(int64_t steps, bool keeps_batches) {
   ProbeSeen seen;
   guard_->fail_at_once();
+  keeps_batches_ = keeps_batches;
   held_after_forward_ = 0;
   for (const auto& part : parts_) part->strategy().take_most_memory();
   groups_->train_mode();

@@ -66,12 +66,16 @@ void Trainer::check_weights_of_pieces(const Share& share, double of_pieces) cons
        .hint = "take --on-oom fail"});
 }
 
-void Trainer::backward_guarded(size_t index, const std::vector<Share>& shares, StepSums& sums) {
+/// Of all batches of the step, or of one, the last of them or not, of a step that is not made again.
+void Trainer::backward_guarded(size_t index,
+                               const std::vector<Share>& shares,
+                               bool last,
+                               StepSums& sums) {
   std::vector<int64_t> rows;
   for (const Share& share : shares) rows.push_back(share.batch.size());
   double of_pieces = 0;
   guard_->step(rows, [&](const memory::MicroBatch& part) {
-    if (part.is_first()) sums = StepSums(metrics_, device_);
+    if (part.is_first() && keeps_batches_) sums = StepSums(metrics_, device_);
     const Share& share = shares[static_cast<size_t>(part.batch)];
     const Share piece = piece_of(share, part);
     // A piece in which nothing counts (padding alone) may have a loss of 0 / 0: NaN, whatever its weight.
@@ -80,6 +84,7 @@ void Trainer::backward_guarded(size_t index, const std::vector<Share>& shares, S
     of_pieces = part.begin == 0 ? piece.weight : of_pieces + piece.weight;
     if (part.end == share.batch.size()) check_weights_of_pieces(share, of_pieces);
   });
+  if (!last) return;
   timeline_.begin(diagnose::Phase::kBackward);
   parts_[index]->strategy().average_gradients();
   post(index, sums);

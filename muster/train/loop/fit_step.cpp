@@ -106,10 +106,13 @@ void Trainer::train_part(size_t index,
   if (index == 0) made_.back().lr = part.optimizer().lr();
   made_.back().gradient_norm.reset();  // of a step that is left out there is none
   StepSums local(metrics_, device_);
-  if (guard_) {
+  if (guard_ && keeps_batches_) {
     std::vector<Share> shares;
     for (int64_t i = 0; i < batches; ++i) shares.push_back(share(i));
-    backward_guarded(index, shares, local);
+    backward_guarded(index, shares, /*last=*/true, local);
+  } else if (guard_) {
+    for (int64_t i = 0; i < batches; ++i)
+      backward_guarded(index, {share(i)}, i + 1 == batches, local);
   } else {
     for (int64_t i = 0; i < batches; ++i) backward(index, share(i), i + 1 == batches, local);
   }

@@ -65,8 +65,9 @@ class Trainer {
   std::optional<LrFound> search_lr(const LrSearchOptions& options);
 
   /// Instead of run(): so many steps, whose memory and time are measured. Throws where a step does not
-  /// fit, on all ranks, and memory_ran_out() tells so. See Note [Batch search].
-  ProbeSeen probe(int64_t steps);
+  /// fit, on all ranks, and memory_ran_out() tells so. `keeps_batches`: as the steps of a run that may
+  /// make them again do. See Note [Batch search].
+  ProbeSeen probe(int64_t steps, bool keeps_batches);
   bool memory_ran_out() const;
 
   /// Steps finished, of the whole run.
@@ -163,7 +164,7 @@ class Trainer {
   void make_guard();
   Share piece_of(const Share& share, const memory::MicroBatch& part) const;
   void check_weights_of_pieces(const Share& share, double of_pieces) const;
-  void backward_guarded(size_t index, const std::vector<Share>& shares, StepSums& sums);
+  void backward_guarded(size_t index, const std::vector<Share>& shares, bool last, StepSums& sums);
   Json guard_state() const;
   void load_guard(const Json& saved);
   std::optional<MemoryFailures> memory_failures() const;
@@ -233,6 +234,7 @@ class Trainer {
   std::optional<parallel::UnitCheckpoints> checkpoints_;
   std::optional<WeightAverage> ema_;
   std::unique_ptr<memory::Guard> guard_;       // --on-oom split
+  bool keeps_batches_ = true;                  // until a guarded step is made, all that it is of
   std::optional<int64_t> held_after_forward_;  // bytes, while they are measured
   int64_t peak_before_ = 0;                    // likewise: before the peak was last reset
   std::unique_ptr<optim::Schedule> schedule_;

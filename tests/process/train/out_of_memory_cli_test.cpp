@@ -1,6 +1,8 @@
 // `muster train --on-oom` and `--batch-size auto`, on fake devices whose memory is too small for the
 // batch, or of a size that is to be found out.
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -238,6 +240,25 @@ TEST(OutOfMemoryCommand, ExplainSaysWhatItWillDo) {
   EXPECT_THAT(searched.out,
               HasSubstr("batch         searched before the first step: as many samples as fit into "
                         "memory; the number of steps follows from it\n"));
+}
+
+// Without a split one of them is on the device at a time; with one, all of a step are.
+TEST(OutOfMemoryCommand, FindsTheBatchThatFitsWhereSeveralAreAccumulated) {
+  std::vector<int64_t> found;
+  for (const std::string on_oom : {"fail", "split"}) {
+    const test::Folder folder;
+    const auto run = [&](const std::string& name, const std::string& batch) {
+      const Words more{"--accumulate-grad-batches", "4", "--max-steps", "6", "--on-oom", on_oom};
+      return capped_run(wide(folder.path() / name, more, batch), kStageTooSmall);
+    };
+    const CappedRun searched = run("found", "auto");
+    ASSERT_EQ(searched.code, 0) << searched.err;
+    EXPECT_THAT(searched.err, Not(HasSubstr("at a time"))) << "nothing is split";
+    found.push_back(found_in(searched.err));
+    const CappedRun larger = run("larger", std::to_string(found.back() * 20 / 19 + 2));
+    EXPECT_THAT(larger.err, HasSubstr(on_oom == "fail" ? "out of memory" : "at a time"));
+  }
+  EXPECT_GT(found[0], found[1] * 5 / 4);
 }
 
 // A run of 200 steps at the size that is found, and one of a twentieth more that does not fit.
