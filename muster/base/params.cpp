@@ -199,8 +199,7 @@ std::string spec_text(std::string_view name, std::span<const Param> params, cons
     if (split_outside_brackets(value).parts.size() != 1 || trim(value) != value) {
       throw usage_error({.refused = concat(name, " parameter \"", param.name, '"'),
                          .rule = "it has no comma outside brackets, no bracket and no quoted name "
-                                 "without its other end, and no "
-                                 "blank at an end",
+                                 "without its other end, and no blank at an end",
                          .value = concat('"', value, '"')});
     }
     text += concat(separator, param.name, '=', value);

@@ -8,8 +8,8 @@
 
 namespace muster::train {
 
-/// Runs `work` on rank 0 while the others wait. An error of ours that it ends with is thrown on
-/// every rank, and so is what memory that ran out is told by. Collective.
+/// Runs `work` on rank 0 while the others wait. What it ends with is thrown on every rank: on rank 0 as
+/// it was, where memory ran out nested in an error that says so; on the others a PeerFailure. Collective.
 void on_first_rank(const distributed::ProcessGroup& group, const std::function<void()>& work);
 
 /// Whether on_first_rank() threw this because memory ran out, on the first rank or on one that it has
