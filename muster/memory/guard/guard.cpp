@@ -35,7 +35,24 @@ struct Guard::Own {
   std::exception_ptr error;  // of memory; null: it has passed
   OutOfMemory found;
   bool is_of_peer = false;  // another rank's memory ran out, which has told this one
+
+  std::string words() const;
 };
+
+/// The error's first line, behind what those around say of where: "backward of stage 1: CUDA out of
+/// memory. Tried to …".
+std::string Guard::Own::words() const {
+  if (!error || is_of_peer) return "";
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& all) {
+    const std::string text = all.what();
+    const size_t at = text.find(found.words);
+    return at == std::string::npos ? found.words : text.substr(0, at + found.words.size());
+  } catch (...) {
+    return found.words;
+  }
+}
 
 /// The same of all ranks, alike on each.
 struct Guard::Verdict {
@@ -44,6 +61,7 @@ struct Guard::Verdict {
   bool is_split = false;        // on some rank
   int64_t largest = 0;          // rows of a micro-batch
   int rank = 0;                 // the first that has failed
+  std::string words;            // of that rank; where there are several, they begin with its number
 };
 
 struct Guard::Parts {
@@ -113,7 +131,7 @@ GuardedStep Guard::step(c10::ArrayRef<int64_t> rows,
     ++made.attempts;
     const std::vector<MicroBatch> pieces = micro_batches(rows, state_.micro_batch, weights);
     const Own own = attempt(pieces, run);
-    const Verdict verdict = agree(own, pieces);
+    Verdict verdict = agree(own, pieces);
     if (!verdict.failed) {
       made.micro_batches = static_cast<int64_t>(pieces.size());
       made.is_split = pieces.size() > rows.size();
@@ -124,18 +142,25 @@ GuardedStep Guard::step(c10::ArrayRef<int64_t> rows,
     ++state_.failures;
     parts_->step.put_back();
     give_back_idle();
+    verdict.words = words_of_first(own, verdict.rank);
     if (verdict.may_pass_again && !fails_at_once_ && options_.retry_same_size && !same_again) {
       same_again = true;
       tell({.kind = GuardEvent::Kind::kSameAgain,
             .tried = verdict.largest,
             .micro_batch = state_.micro_batch,
             .rank = verdict.rank,
-            .words = own.found.words});
+            .words = verdict.words});
       continue;
     }
     same_again = false;
     shrink(verdict, own);
   }
+}
+
+std::string Guard::words_of_first(const Own& own, int rank) const {
+  if (!parts_->told.defined()) return own.words();
+  if (rank == options_.group->world_size()) return "told by a rank of another group";
+  return concat("rank ", rank, ": ", options_.group->broadcast_text(own.words(), rank));
 }
 
 /// The error is caught, and all that the attempt held is gone, when this returns.
@@ -216,7 +241,7 @@ void Guard::shrink(const Verdict& verdict, const Own& own) {
         .tried = verdict.largest,
         .micro_batch = state_.micro_batch,
         .rank = verdict.rank,
-        .words = own.found.words});
+        .words = verdict.words});
 }
 
 void Guard::give_up(const Verdict& verdict, const Own& own, const std::string& why) const {
@@ -290,7 +315,6 @@ std::string Guard::batch_layer(const torch::nn::Module& module) {
 }
 
 std::string text_of(const GuardEvent& event) {
-  const std::string who = event.words.empty() ? concat("of rank ", event.rank) : event.words;
   const std::string at_a_time =
       event.micro_batch == 0 ? "the whole batch" : concat(event.micro_batch, " at a time");
   switch (event.kind) {
@@ -298,12 +322,13 @@ std::string text_of(const GuardEvent& event) {
       return concat("out of memory with ",
                     rows_text(event.tried),
                     " at a time (",
-                    who,
+                    event.words,
                     "): the step is made again, ",
                     at_a_time);
     case GuardEvent::Kind::kSameAgain:
-      return concat(
-          "out of memory though there was room (", who, "): the step is made again as it was");
+      return concat("out of memory though there was room (",
+                    event.words,
+                    "): the step is made again as it was");
     case GuardEvent::Kind::kLarger:
       return concat("there is room again: ", at_a_time);
     case GuardEvent::Kind::kDraws:

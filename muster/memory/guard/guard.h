@@ -71,7 +71,8 @@ struct GuardEvent {
   int64_t tried = 0;        ///< rows of the largest micro-batch that failed; 0: none did
   int64_t micro_batch = 0;  ///< rows from now on; 0: whole batches
   int rank = 0;             ///< whose memory ran out; the first of them
-  std::string words;        ///< this rank's error; empty: it had none. kDiffers: the buffer's name
+  /// That rank's error, on every rank; where there are several, behind its number. kDiffers: the buffer's name.
+  std::string words;
 };
 
 /// "out of memory with 32 samples at a time (CUDA out of memory. Tried to …): the step is made again,
@@ -150,6 +151,7 @@ class Guard {
 
   Own attempt(const std::vector<MicroBatch>& pieces, const MicroStep& run);
   Verdict agree(const Own& own, const std::vector<MicroBatch>& pieces);
+  std::string words_of_first(const Own& own, int rank) const;
   void give_back_idle() const;
   void shrink(const Verdict& verdict, const Own& own);
   [[noreturn]] void give_up(const Verdict& verdict, const Own& own, const std::string& why) const;

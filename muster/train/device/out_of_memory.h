@@ -17,7 +17,12 @@ inline constexpr std::string_view kSmallerSteps =
     "take a smaller --batch-size (with --accumulate-grad-batches for the same steps), --precision "
     "bf16-mixed, or more devices";
 
-/// The same where a run may do so by itself.
+/// The same where batches are cut into micro-batches, whose number the user says.
+inline constexpr std::string_view kSmallerMicroBatches =
+    "take a smaller --batch-size (with --accumulate-grad-batches for the same steps), more "
+    "micro-batches (--strategy pipeline:micro_batches=N), --precision bf16-mixed, or more devices";
+
+/// Smaller steps where a run may make them so by itself.
 inline constexpr std::string_view kSmallerOrSplitSteps =
     "take a smaller --batch-size (with --accumulate-grad-batches for the same steps), --on-oom "
     "split, which does so by itself, --precision bf16-mixed, or more devices";

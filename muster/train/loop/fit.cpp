@@ -39,7 +39,8 @@ void remark_shared_generator(const FitPlan& plan, RunLog& log) {
 /// What to do when memory runs out before the first step. Where units are placed one by one, steps
 /// of them may have been measured.
 std::string_view start_hint(const FitPlan& plan) {
-  return strategies().at(plan.strategy_name).places_units ? kSmallerSteps : kSmallerWeights;
+  const StrategyEntry& strategy = strategies().at(plan.strategy_name);
+  return strategy.places_units ? detail::smaller_steps(strategy) : kSmallerWeights;
 }
 
 }  // namespace

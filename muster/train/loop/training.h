@@ -44,6 +44,9 @@ namespace muster::train::detail {
 
 using Clock = std::chrono::steady_clock;
 
+/// What makes a step of this strategy smaller, as a hint.
+std::string_view smaller_steps(const StrategyEntry& strategy);
+
 /// What a probe of --batch-size auto has measured on one rank.
 struct ProbeSeen {
   double peak = 0;     ///< bytes of the device in all its steps

@@ -162,7 +162,7 @@ std::string explain(const FitOptions& options, const FitNumbers& plan, const std
     line("out of memory",
          "a step that does not fit is made again in smaller micro-batches",
          options.on_oom == "split" ? "" : ", whose statistics batch normalisations see then",
-         plan.world_size > 1 ? "; gradients are averaged after backward" : "");
+         plan.world_size > plan.ranks_per_replica ? "; gradients are averaged after backward" : "");
   if (search.empty())
     line("steps",
          plan.steps_per_epoch,

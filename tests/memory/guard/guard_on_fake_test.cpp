@@ -306,7 +306,13 @@ TEST(Guard, NamesTheRankWhoseMemoryRanOutAndNotOneThatHeardOfIt) {
     const GuardedStep step = guard.step(8, [&](const MicroBatch&) {
       if (++calls > 1) return;
       const std::string words = "fake out of memory. Tried to allocate 4.00 KiB";
-      if (rank == 1) TORCH_CHECK_WITH(OutOfMemoryError, false, words);
+      if (rank == 1) {
+        try {
+          TORCH_CHECK_WITH(OutOfMemoryError, false, words);
+        } catch (const std::exception&) {
+          std::throw_with_nested(std::runtime_error("backward of stage 1: " + words));
+        }
+      }
       throw distributed::PeerFailure(environment_error(
           {.refused = "the step was given up", .rule = concat("rank 1 failed: ", words)}));
     });
@@ -317,6 +323,8 @@ TEST(Guard, NamesTheRankWhoseMemoryRanOutAndNotOneThatHeardOfIt) {
     EXPECT_EQ(event.kind, GuardEvent::Kind::kSplit);
     EXPECT_EQ(event.rank, 1);
     EXPECT_EQ(event.micro_batch, 4);
+    EXPECT_EQ(event.words,
+              "rank 1: backward of stage 1: fake out of memory. Tried to allocate 4.00 KiB");
   }
 }
 

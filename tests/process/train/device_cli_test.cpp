@@ -318,7 +318,7 @@ TEST(DeviceCommand, AModelWhoseWeightsNoDeviceHoldsTrainsOnSeveral) {
   EXPECT_THAT(one_unit.err,
               ContainsRegex("error: rank 0: out of memory at the start, measurement 0 .fake:0.: "
                             "block fc[12]: Tried to allocate "));
-  EXPECT_THAT(one_unit.err, HasSubstr("\nhint: take a smaller --batch-size (with "));
+  EXPECT_THAT(one_unit.err, HasSubstr("more micro-batches (--strategy pipeline:micro_batches=N)"));
 }
 
 TEST(DeviceCommand, RanksThatShareADeviceSaySo) {
