@@ -41,6 +41,9 @@ constexpr auto kBetweenJobs = std::chrono::seconds(2);
 /// So often a server may go while it is asked whose it is: once for each job that ends there. More often
 /// it is no store.
 constexpr int kLosses = 8;
+/// So long c10d's client tries to connect to a store that has just answered. It looks at nothing else
+/// meanwhile: should the server go in this instant, it would be tried until all patience is over.
+constexpr auto kConnecting = std::chrono::seconds(3);
 
 [[noreturn]] void refuse_silence(const RankEnv& env, FoundStore found) {
   throw environment_error(
@@ -123,8 +126,8 @@ void limit_answers(const c10d::Store& store, std::chrono::milliseconds limit) {
 StorePtr open_store(const RankEnv& env, Clock::time_point deadline) {
   const auto left = std::max(std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()),
                              std::chrono::milliseconds(1));
-  const StorePtr store =
-      c10::make_intrusive<c10d::TCPStore>(env.master_addr, store_options(env, left));
+  const StorePtr store = c10::make_intrusive<c10d::TCPStore>(
+      env.master_addr, store_options(env, std::min<std::chrono::milliseconds>(left, kConnecting)));
   limit_answers(*store, left);
   return store;
 }
@@ -258,13 +261,34 @@ FoundStore await_store(const RankEnv& env, const StoreSearch& search, const Wait
   return found_by(search.until);
 }
 
+/// The times that a server was gone when it was asked again.
+struct Losses {
+  int count = 0;
+
+  /// Throws an environment error if it is no use to look again. Who has tried for all of kConnecting may
+  /// have met a busy machine: only the deadline ends that.
+  void add(const RankEnv& env,
+           const std::exception& lost,
+           Clock::time_point asked,
+           Clock::time_point deadline) {
+    if (Clock::now() - asked < kConnecting) ++count;
+    if (count == kLosses || Clock::now() >= deadline) refuse_store(env, "reach", lost);
+  }
+};
+
 StorePtr agents_store(const RankEnv& env, Clock::time_point deadline, const Waiting& waiting) {
-  const FoundStore found = await_store(env, {.until = deadline, .deadline = deadline}, waiting);
-  if (found != FoundStore::kYes) refuse_silence(env, found);
-  try {
-    return open_store(env, deadline);
-  } catch (const std::exception& error) {
-    refuse_store(env, "reach", error);
+  Losses losses;
+  while (true) {
+    const FoundStore found = await_store(env, {.until = deadline, .deadline = deadline}, waiting);
+    if (found != FoundStore::kYes) refuse_silence(env, found);
+    const auto asked = Clock::now();
+    try {
+      return open_store(env, deadline);
+    } catch (const c10::DistNetworkError& lost) {
+      losses.add(env, lost, asked, deadline);
+    } catch (const std::exception& error) {
+      refuse_store(env, "reach", error);
+    }
   }
 }
 
@@ -290,16 +314,17 @@ StorePtr reach_store(const RankEnv& env,
                      const Waiting& waiting) {
   Jobs& jobs = Jobs::of_process();
   const bool was_here = jobs.was_in(env, job);
-  int losses = 0;
+  Losses losses;
   while (true) {
     await_rank_zero(env, was_here, deadline, waiting);
+    const auto asked = Clock::now();
     try {
       const StorePtr store = open_store(env, deadline);
       const std::string served = store->compareSet(kServedJob, std::string(), std::string());
       if (served.empty() || served == job || !jobs.was_in(env, served)) return store;
       await_end_of(served, *store, deadline);
     } catch (const c10::DistNetworkError& lost) {
-      if (++losses == kLosses || Clock::now() >= deadline) refuse_store(env, "reach", lost);
+      losses.add(env, lost, asked, deadline);
     } catch (const Error&) {
       throw;
     } catch (const std::exception& error) {
