@@ -17,6 +17,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/distributed/meet/peer_names.h"
 #include "muster/distributed/meet/waited_time.h"
 
 namespace muster::distributed {
@@ -39,6 +40,7 @@ constexpr uint32_t kMagic = 0x3C85F7CE;
 constexpr uint32_t kPingNumber = 0x7473756d;
 
 AddressList resolve(const std::string& host, const std::string& port, int socket_type) {
+  keep_peer_names();
   addrinfo wanted{};
   wanted.ai_socktype = socket_type;
   addrinfo* found = nullptr;
