@@ -165,9 +165,9 @@ void TensorPost::discard(int from, int tag) {
 
 void TensorPost::discard_found() {
   while (!found_.empty()) {
-    const auto [from, tag] = found_.begin()->first;
+    const std::pair<int, int> whose = found_.begin()->first;  // from whom, and the tag
     Head head = std::move(found_.extract(found_.begin()).mapped());
-    within_letter([&] { return read(head, from, tag, head_device_); });
+    within_letter([&] { return read(head, whose.first, whose.second, head_device_); });
   }
 }
 
