@@ -32,6 +32,12 @@ inline constexpr std::string_view kSmallerWeights =
     "no batch size helps; take a smaller model, --strategy zero2 or fsdp on several devices, "
     "--activation-checkpointing blocks, or a device with more memory";
 
+/// The same where the step's batches take room, too: all of them, until it is made.
+inline constexpr std::string_view kFewerBatches =
+    "a step keeps all its batches on the device, so that it can be made again: take a smaller "
+    "--batch-size, fewer --accumulate-grad-batches, or --on-oom fail; or a smaller model, or a "
+    "device with more memory";
+
 /// What makes work without steps smaller; its precision is the run's.
 inline std::string smaller_by(std::string_view batch_size_flag) {
   return concat("take a smaller ", batch_size_flag, ", or another --device");

@@ -127,7 +127,8 @@ std::string_view smaller_steps(const StrategyEntry& strategy) {
 
 /// What to do about a step whose memory ran out.
 std::string_view Trainer::memory_hint() const {
-  if (guard_ && guard_->has_failed_at_smallest()) return kSmallerWeights;
+  if (guard_ && guard_->has_failed_at_smallest())
+    return plan_.options.accumulate_grad_batches > 1 ? kFewerBatches : kSmallerWeights;
   const StrategyEntry& strategy = strategies().at(plan_.strategy_name);
   const bool has_replicas_of_several =
       strategy.ranks_per_replica != nullptr && plan_.world_size != plan_.ranks_per_replica;

@@ -73,6 +73,19 @@ TEST(OutOfMemoryCommand, WhereNotEvenOneSampleFitsNoBatchSizeIsTheAdvice) {
   EXPECT_THAT(run.err, HasSubstr("hint: no batch size helps; take a smaller model"));
 }
 
+// 8 batches of 96 samples are 192 KiB, beside weights and gradients of 204.
+TEST(OutOfMemoryCommand, WhereTheBatchesOfAStepDoNotFitFewerOfThemAreTheAdvice) {
+  const test::Folder folder;
+  const auto run = [&](const std::string& name, const Words& more) {
+    return capped_run(wide(folder.path() / name, joined({"--on-oom", "split"}, more), "96"),
+                      380'000);
+  };
+  EXPECT_EQ(run("one", {}).code, 0);
+  const CappedRun eight = run("eight", {"--accumulate-grad-batches", "8"});
+  EXPECT_EQ(eight.code, 1);
+  EXPECT_THAT(eight.err, HasSubstr("fewer --accumulate-grad-batches, or --on-oom fail"));
+}
+
 TEST(OutOfMemoryCommand, ARunThatEndsSaysTheCauseAndLeavesAReport) {
   const test::Folder folder;
   const fs::path one = folder.path() / "one", two = folder.path() / "two",
