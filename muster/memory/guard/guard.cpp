@@ -61,7 +61,6 @@ struct Guard::Verdict {
   bool is_split = false;        // on some rank
   int64_t largest = 0;          // rows of a micro-batch
   int rank = 0;                 // the first that has failed
-  std::string words;            // of that rank; where there are several, they begin with its number
 };
 
 struct Guard::Parts {
@@ -131,7 +130,7 @@ GuardedStep Guard::step(c10::ArrayRef<int64_t> rows,
     ++made.attempts;
     const std::vector<MicroBatch> pieces = micro_batches(rows, state_.micro_batch, weights);
     const Own own = attempt(pieces, run);
-    Verdict verdict = agree(own, pieces);
+    const Verdict verdict = agree(own, pieces);
     if (!verdict.failed) {
       made.micro_batches = static_cast<int64_t>(pieces.size());
       made.is_split = pieces.size() > rows.size();
@@ -142,25 +141,14 @@ GuardedStep Guard::step(c10::ArrayRef<int64_t> rows,
     ++state_.failures;
     parts_->step.put_back();
     give_back_idle();
-    verdict.words = words_of_first(own, verdict.rank);
     if (verdict.may_pass_again && !fails_at_once_ && options_.retry_same_size && !same_again) {
       same_again = true;
-      tell({.kind = GuardEvent::Kind::kSameAgain,
-            .tried = verdict.largest,
-            .micro_batch = state_.micro_batch,
-            .rank = verdict.rank,
-            .words = verdict.words});
+      tell_failure(GuardEvent::Kind::kSameAgain, verdict, own);
       continue;
     }
     same_again = false;
     shrink(verdict, own);
   }
-}
-
-std::string Guard::words_of_first(const Own& own, int rank) const {
-  if (!parts_->told.defined()) return own.words();
-  if (rank == options_.group->world_size()) return "told by a rank of another group";
-  return concat("rank ", rank, ": ", options_.group->broadcast_text(own.words(), rank));
 }
 
 /// The error is caught, and all that the attempt held is gone, when this returns.
@@ -237,11 +225,7 @@ void Guard::shrink(const Verdict& verdict, const Own& own) {
     state_.micro_batch = std::max(options_.smallest, (verdict.largest + 1) / 2);
     state_.clean_steps = 0;
   }
-  tell({.kind = GuardEvent::Kind::kSplit,
-        .tried = verdict.largest,
-        .micro_batch = state_.micro_batch,
-        .rank = verdict.rank,
-        .words = verdict.words});
+  tell_failure(GuardEvent::Kind::kSplit, verdict, own);
 }
 
 void Guard::give_up(const Verdict& verdict, const Own& own, const std::string& why) const {
@@ -297,6 +281,21 @@ void Guard::after_pass(const Verdict& verdict) {
     ++state_.clean_steps;
   }
   is_trial_ = false;
+}
+
+/// Collective: the words are those of the first rank that failed, on every rank.
+void Guard::tell_failure(GuardEvent::Kind kind, const Verdict& verdict, const Own& own) const {
+  GuardEvent event{.kind = kind,
+                   .tried = verdict.largest,
+                   .micro_batch = state_.micro_batch,
+                   .rank = verdict.rank,
+                   .words = own.words()};
+  if (parts_->told.defined() && verdict.rank == options_.group->world_size())
+    event.words = "told by a rank of another group";
+  else if (parts_->told.defined())
+    event.words = concat(
+        "rank ", verdict.rank, ": ", options_.group->broadcast_text(event.words, verdict.rank));
+  tell(std::move(event));
 }
 
 void Guard::tell(GuardEvent event) const {

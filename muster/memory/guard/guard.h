@@ -151,12 +151,12 @@ class Guard {
 
   Own attempt(const std::vector<MicroBatch>& pieces, const MicroStep& run);
   Verdict agree(const Own& own, const std::vector<MicroBatch>& pieces);
-  std::string words_of_first(const Own& own, int rank) const;
   void give_back_idle() const;
   void shrink(const Verdict& verdict, const Own& own);
   [[noreturn]] void give_up(const Verdict& verdict, const Own& own, const std::string& why) const;
   void check_split();
   void after_pass(const Verdict& verdict);
+  void tell_failure(GuardEvent::Kind kind, const Verdict& verdict, const Own& own) const;
   void tell(GuardEvent event) const;
 
   torch::nn::Module& module_;
