@@ -11,25 +11,36 @@
 namespace muster {
 namespace {
 
-[[noreturn]] void refuse_list(std::string rule, std::string_view text, std::string hint = {}) {
-  throw usage_error({.refused = "parameter list",
-                     .rule = std::move(rule),
-                     .value = concat('"', text, '"'),
-                     .hint = std::move(hint)});
-}
-
 /// Whether a name in brackets begins at `at`.
 bool begins_name(std::string_view text, size_t at) {
   const size_t before = text.substr(0, at).find_last_not_of(" \t");
   return before != std::string_view::npos && (text[before] == '[' || text[before] == ',');
 }
 
-constexpr std::string_view kBracketRule = "each [ has its ], and each ] its [";
-constexpr std::string_view kQuoteRule = "a name that begins with a quote in brackets ends with one";
+struct ListRule {
+  std::string_view rule;
+  std::string_view hint = {};
+};
+
+constexpr ListRule kBrackets{.rule = "each [ has its ], and each ] its ["};
+constexpr ListRule kQuotes{
+    .rule = "a name that begins with a quote in brackets ends with one",
+    .hint = "a quote of the name itself is two in its quotes: [\"\"\"a\"] is \"a"};
+constexpr ListRule kPairs{.rule = "each part is name=value"};
+constexpr ListRule kQuotedPairs{
+    .rule = kPairs.rule,
+    .hint = "a name with a comma stands in brackets and quotes: name=[\"a,b\"]"};
+
+[[noreturn]] void refuse_list(const ListRule& broken, std::string_view text) {
+  throw usage_error({.refused = "parameter list",
+                     .rule = std::string(broken.rule),
+                     .value = concat('"', text, '"'),
+                     .hint = std::string(broken.hint)});
+}
 
 struct ListParts {
   std::vector<std::string> parts;
-  std::string_view broken_rule;  ///< empty where the text keeps both
+  const ListRule* broken = nullptr;  ///< null where the text keeps both
 };
 
 /// At commas outside brackets; those in quoted names (names_in) are letters. Quotes that do not end
@@ -41,7 +52,7 @@ ListParts split_outside_brackets(std::string_view text) {
     const char letter = text[at];
     if (letter == '"' && open > 0 && begins_name(text, at)) {
       const size_t behind = behind_quotes(text, at);
-      if (behind == std::string_view::npos) return {.parts = {}, .broken_rule = kQuoteRule};
+      if (behind == std::string_view::npos) return {.parts = {}, .broken = &kQuotes};
       parts.back() += text.substr(at, behind - at);
       at = behind - 1;
       continue;
@@ -54,8 +65,8 @@ ListParts split_outside_brackets(std::string_view text) {
       parts.back() += letter;
     }
   }
-  if (open != 0) return {.parts = {}, .broken_rule = kBracketRule};
-  return {.parts = std::move(parts), .broken_rule = {}};
+  if (open != 0) return {.parts = {}, .broken = &kBrackets};
+  return {.parts = std::move(parts)};
 }
 
 template <class Value>
@@ -83,22 +94,12 @@ ParamValues parse_param_values(std::string_view text) {
   ParamValues values;
   if (trim(text).empty()) return values;
   const ListParts split = split_outside_brackets(text);
-  if (!split.broken_rule.empty()) {
-    refuse_list(std::string(split.broken_rule),
-                text,
-                split.broken_rule == kQuoteRule
-                    ? "a quote of the name itself is two in its quotes: [\"\"\"a\"] is \"a"
-                    : "");
-  }
+  if (split.broken != nullptr) refuse_list(*split.broken, text);
   for (const std::string& part : split.parts) {
     const size_t at = part.find('=');
     const std::string name(trim(std::string_view(part).substr(0, at)));
     if (at == std::string::npos || name.empty()) {
-      refuse_list("each part is name=value",
-                  part,
-                  text.find('"') == std::string_view::npos
-                      ? ""
-                      : "a name with a comma stands in brackets and quotes: name=[\"a,b\"]");
+      refuse_list(text.find('"') == std::string_view::npos ? kPairs : kQuotedPairs, part);
     }
     if (!values.emplace(name, trim(std::string_view(part).substr(at + 1))).second) {
       throw usage_error(

@@ -35,24 +35,7 @@ struct Guard::Own {
   std::exception_ptr error;  // of memory; null: it has passed
   OutOfMemory found;
   bool is_of_peer = false;  // another rank's memory ran out, which has told this one
-
-  std::string words() const;
 };
-
-/// The error's first line, behind what those around say of where: "backward of stage 1: CUDA out of
-/// memory. Tried to …".
-std::string Guard::Own::words() const {
-  if (!error || is_of_peer) return "";
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& all) {
-    const std::string text = all.what();
-    const size_t at = text.find(found.words);
-    return at == std::string::npos ? found.words : text.substr(0, at + found.words.size());
-  } catch (...) {
-    return found.words;
-  }
-}
 
 /// The same of all ranks, alike on each.
 struct Guard::Verdict {
@@ -289,7 +272,7 @@ void Guard::tell_failure(GuardEvent::Kind kind, const Verdict& verdict, const Ow
                    .tried = verdict.largest,
                    .micro_batch = state_.micro_batch,
                    .rank = verdict.rank,
-                   .words = own.words()};
+                   .words = own.found.text()};
   if (parts_->told.defined() && verdict.rank == options_.group->world_size())
     event.words = "told by a rank of another group";
   else if (parts_->told.defined())

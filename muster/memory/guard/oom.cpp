@@ -59,14 +59,20 @@ std::string_view text_without_backtrace(const std::exception& error) {
   return of_torch != nullptr ? of_torch->what_without_backtrace() : error.what();
 }
 
-/// What is nested in the error, whose own words stay in front.
-std::optional<OutOfMemory> nested_in(const std::exception& error) {
+/// What is nested in the error. Who threw the one around has put his own words in front.
+std::optional<OutOfMemory> nested_in(const std::exception& around) {
+  std::optional<OutOfMemory> found;
   try {
-    std::rethrow_if_nested(error);
-    return std::nullopt;
+    std::rethrow_if_nested(around);
   } catch (...) {
-    return out_of_memory_in(std::current_exception());
+    found = out_of_memory_in(std::current_exception());
   }
+  if (!found) return std::nullopt;
+  const std::string_view text = text_without_backtrace(around);
+  const size_t begins = text.find(found->words);
+  const size_t ends = begins == std::string_view::npos ? begins : text.rfind(": ", begins);
+  if (ends != std::string_view::npos) found->where = std::string(text.substr(0, ends));
+  return found;
 }
 
 }  // namespace
@@ -79,9 +85,10 @@ std::optional<OutOfMemory> out_of_memory_in(const std::exception& error) {
   const auto* of_device = dynamic_cast<const c10::AcceleratorError*>(&error);
   if (of_device != nullptr && of_device->get_error_code() == kMemoryAllocation)
     return told_by(text);
+  if (std::optional<OutOfMemory> nested = nested_in(error)) return nested;
   // A device's error of another code may quote an older one: its code counts.
   if (of_device == nullptr && says_memory(text)) return told_by(text);
-  return nested_in(error);
+  return std::nullopt;
 }
 
 std::optional<OutOfMemory> out_of_memory_in(const std::exception_ptr& error) {

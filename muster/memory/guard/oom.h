@@ -12,14 +12,16 @@ namespace muster::memory {
 // LibTorch has a type for it, c10::OutOfMemoryError, and not all of its errors are of that type: the
 // CPU's allocator throws a plain c10::Error, a kernel's launch a c10::AcceleratorError with CUDA's
 // code 2, cuBLAS and cuDNN their own sentences, the standard library std::bad_alloc. Others wrap what
-// they caught. So it is looked for in this order: the type, the code, the sentences known from
-// LibTorch's sources, and then the same in what is nested inside. A sentence that may mean something
-// else as well (CUBLAS_STATUS_NOT_INITIALIZED: an earlier bad index, too) is not among them: who
-// splits a batch because of it hides the cause.
+// they caught. So it is looked for in this order: the type, the code, the same in what is nested inside,
+// and then the sentences known from LibTorch's sources: what is around a nested error quotes it. A
+// sentence that may mean something else as well (CUBLAS_STATUS_NOT_INITIALIZED: an earlier bad index,
+// too) is not among them: who splits a batch because of it hides the cause.
 
 /// What an error says of memory that ran out; bytes where its text has them.
 struct OutOfMemory {
   std::string words;  ///< its first line, without a backtrace
+  std::string
+      where;  ///< what the errors around it say before them: "backward of stage 1"; mostly empty
   std::optional<double> asked;
   std::optional<double> free;  ///< of the device
   std::optional<double> idle;  ///< held by the allocator, in no tensor
@@ -28,6 +30,9 @@ struct OutOfMemory {
   /// yet: the same may pass when the device is waited for and idle memory is given back.
   /// False where the text has no bytes: then the memory was full.
   bool may_pass_again() const { return asked && *asked <= free.value_or(0) + idle.value_or(0); }
+
+  /// "backward of stage 1: CUDA out of memory. Tried to …"
+  std::string text() const { return where.empty() ? words : where + ": " + words; }
 };
 
 /// Nothing for any other error, for null, and for what another rank has told of its own memory.

@@ -2,17 +2,15 @@
 #include "muster/memory/guard/oom.h"
 
 #include <new>
+#include <stdexcept>
 
 #include <c10/util/Exception.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "muster/base/error.h"
 
 namespace muster::memory {
 namespace {
-
-using ::testing::HasSubstr;
 
 std::exception_ptr plain(const std::string& text) {
   return std::make_exception_ptr(std::runtime_error(text));
@@ -73,7 +71,27 @@ TEST(OutOfMemory, IsFoundWithinWhatOthersWrapAroundIt) {
     wrapped = std::current_exception();
   }
   ASSERT_TRUE(is_oom(wrapped));
-  EXPECT_THAT(out_of_memory_in(wrapped)->words, HasSubstr("Tried to allocate 2.00 GiB"));
+  EXPECT_EQ(out_of_memory_in(wrapped)->text(), "CUDA out of memory. Tried to allocate 2.00 GiB.");
+}
+
+TEST(OutOfMemory, IsFoundWhereTheOnesAroundQuoteIt) {
+  const std::string words = "CUDA out of memory. Tried to allocate 2.00 GiB.";
+  std::exception_ptr wrapped = of_type(words);
+  for (const std::string& around : {"stage 1: " + words, "backward of stage 1: " + words}) {
+    try {
+      try {
+        std::rethrow_exception(wrapped);
+      } catch (...) {
+        std::throw_with_nested(std::runtime_error(around));
+      }
+    } catch (...) {
+      wrapped = std::current_exception();
+    }
+  }
+  const OutOfMemory found = *out_of_memory_in(wrapped);
+  EXPECT_EQ(found.words, words);
+  EXPECT_EQ(found.where, "backward of stage 1");
+  EXPECT_EQ(found.text(), "backward of stage 1: " + words);
 }
 
 // A share of the device was set, and the rest of it is free: text of an H100.
