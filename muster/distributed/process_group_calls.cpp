@@ -15,6 +15,7 @@
 #include "muster/distributed/call/sparse_allreduce.h"
 #include "muster/distributed/group_checks.h"
 #include "muster/distributed/group_parts.h"
+#include "muster/distributed/single_tensor.h"
 
 namespace muster::distributed {
 namespace {
@@ -155,8 +156,8 @@ struct Caller {
     auto options = call_options<c10d::ReduceScatterOptions>(async);
     options.reduceOp = std::move(op);
     const at::Tensor output = at::empty(row_shape(all), all.options());
-    at::Tensor input = plain(all).view(-1), flat = output.view(-1);  // as gloo wants them
-    auto work = group._reduce_scatter_base(flat, input, options);
+    const at::Tensor input = plain(all).view(-1);  // as gloo wants them
+    auto work = detail::reduce_scatter_single(group, output.view(-1), input, options);
     return keeping(std::move(work), output, {input});
   }
 
@@ -170,9 +171,13 @@ struct Caller {
   Work exchange(const at::Tensor& rows, Counts give, Counts take) const {
     std::vector<int64_t> sizes = rows.sizes().vec();
     if (!take.empty()) sizes[0] = std::accumulate(take.begin(), take.end(), int64_t{0});
-    at::Tensor input = plain(rows), output = at::empty(sizes, rows.options());
-    auto work =
-        group.alltoall_base(output, input, take, give, call_options<c10d::AllToAllOptions>(async));
+    const at::Tensor input = plain(rows), output = at::empty(sizes, rows.options());
+    auto work = detail::all_to_all_single(group,
+                                          output,
+                                          input,
+                                          std::move(take),
+                                          std::move(give),
+                                          call_options<c10d::AllToAllOptions>(async));
     return keeping(std::move(work), output, {input});
   }
 

@@ -3,6 +3,9 @@
 // looked up.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
@@ -21,13 +24,31 @@ c10::intrusive_ptr<c10d::Work> all_gather_single(Group& group, at::Tensor whole,
 
 /// part // [n] becomes this rank's place of the sum of all ranks' `whole` // [world_size * n].
 template <class Group = c10d::ProcessGroup>
-c10::intrusive_ptr<c10d::Work> reduce_scatter_single(Group& group,
-                                                     at::Tensor part,
-                                                     at::Tensor whole) {
-  if constexpr (requires { group.reduce_scatter_single(part, whole); }) {
-    return group.reduce_scatter_single(part, whole);
+c10::intrusive_ptr<c10d::Work> reduce_scatter_single(
+    Group& group,
+    at::Tensor part,
+    at::Tensor whole,
+    const c10d::ReduceScatterOptions& options = {}) {
+  if constexpr (requires { group.reduce_scatter_single(part, whole, options); }) {
+    return group.reduce_scatter_single(part, whole, options);
   } else {
-    return group._reduce_scatter_base(part, whole);
+    return group._reduce_scatter_base(part, whole, options);
+  }
+}
+
+/// Rows // [sum of `give`, …] to the ranks, and from them // [sum of `take`, …]; without counts as many
+/// to and from each. Backends move the counts away.
+template <class Group = c10d::ProcessGroup>
+c10::intrusive_ptr<c10d::Work> all_to_all_single(Group& group,
+                                                 at::Tensor taken,
+                                                 at::Tensor given,
+                                                 std::vector<int64_t> take,
+                                                 std::vector<int64_t> give,
+                                                 const c10d::AllToAllOptions& options = {}) {
+  if constexpr (requires { group.all_to_all_single(taken, given, take, give, options); }) {
+    return group.all_to_all_single(taken, given, take, give, options);
+  } else {
+    return group.alltoall_base(taken, given, take, give, options);
   }
 }
 

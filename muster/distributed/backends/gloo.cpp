@@ -7,7 +7,6 @@
 #include <exception>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,34 +48,34 @@ class GlooKnowledge {
     return knowledge;
   }
 
-  /// Empty, or why such tensors cannot be sent, or, with `reduce`, be combined so.
+  /// Empty, or why such tensors cannot be sent, or, if `reduce` is not null, be combined so.
   std::string refusal(const OptionsPtr& options,
                       at::ScalarType dtype,
-                      const std::optional<c10d::ReduceOp>& reduce) {
+                      const c10d::ReduceOp* reduce) {
     if (is_common(dtype, reduce)) return "";
     const std::lock_guard lock(mutex_);
-    const int op = reduce ? static_cast<int>(reduce->op_) : -1;
+    const int op = reduce != nullptr ? static_cast<int>(reduce->op_) : -1;
     const auto [known, is_new] = refusals_.try_emplace({dtype, op});
     if (is_new) known->second = ask(options, dtype, reduce);
     return known->second;
   }
 
  private:
-  static bool is_common(at::ScalarType dtype, const std::optional<c10d::ReduceOp>& reduce) {
+  static bool is_common(at::ScalarType dtype, const c10d::ReduceOp* reduce) {
     const bool is_plain = dtype == at::kFloat || dtype == at::kDouble || dtype == at::kLong ||
                           dtype == at::kInt || dtype == at::kByte;
-    return is_plain && (!reduce || reduce->op_ == c10d::ReduceOp::SUM ||
+    return is_plain && (reduce == nullptr || reduce->op_ == c10d::ReduceOp::SUM ||
                         reduce->op_ == c10d::ReduceOp::MIN || reduce->op_ == c10d::ReduceOp::MAX);
   }
 
   static std::string ask(const OptionsPtr& options,
                          at::ScalarType dtype,
-                         const std::optional<c10d::ReduceOp>& reduce) {
+                         const c10d::ReduceOp* reduce) {
     try {
       const auto alone =
           c10::make_intrusive<Gloo>(c10::make_intrusive<c10d::HashStore>(), 0, 1, options);
       Tensors tensors{at::zeros({1}, dtype)};
-      if (!reduce) {
+      if (reduce == nullptr) {
         alone->broadcast(tensors)->wait();
       } else {
         c10d::AllreduceOptions how;
@@ -293,7 +292,7 @@ class CheckedGloo final : public Gloo, public Messenger {
     }
     const at::ScalarType dtype =
         (part.inputs.empty() ? part.outputs : part.inputs)[0].scalar_type();
-    const auto reduce = reduces(part.op) ? std::optional(part.reduce_op) : std::nullopt;
+    const c10d::ReduceOp* reduce = reduces(part.op) ? &part.reduce_op : nullptr;
     const std::string why = GlooKnowledge::of_process().refusal(made_with_, dtype, reduce);
     if (why.empty()) return;
     throw usage_error(
