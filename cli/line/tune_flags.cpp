@@ -170,7 +170,14 @@ tune::StudySpec spec_of_file(const std::string& file, std::span<const tune::Para
 
 std::vector<tune::Parameter> parameters_of(const std::vector<std::string>& flags) {
   std::vector<tune::Parameter> out;
-  for (const std::string& flag : flags) out.push_back(tune::parse_param_flag(flag));
+  for (const std::string& flag : flags) {
+    out.push_back(tune::parse_param_flag(flag));
+    const auto same = std::ranges::count(out, out.back().name, &tune::Parameter::name);
+    if (same > 1) {
+      throw usage_error(
+          {.refused = "--param " + out.back().name, .rule = "each parameter is given once"});
+    }
+  }
   return out;
 }
 
@@ -199,6 +206,11 @@ void apply_goals(const TypedTune& typed, tune::StudySpec& spec) {
     throw usage_error({.refused = "--objective with --metric or --mode",
                        .rule = "a study has objectives, or a metric and its mode",
                        .value = typed.objectives[0]});
+  }
+  if (typed.mode.empty() && !typed.metric.empty() && typed.metric != spec.metric) {
+    throw usage_error({.refused = "--metric " + typed.metric,
+                       .rule = "--mode min or --mode max says which end of it is the better one",
+                       .hint = "--mode min for a loss, --mode max for an accuracy"});
   }
   if (one) spec.goals.objectives.clear();
   set_if_given(spec.metric, typed.metric);

@@ -45,7 +45,11 @@ std::vector<std::string> trial_row(const TrialHistory& trial,
                                    bool on_front) {
   std::vector<std::string> row = {trial_label(trial), std::string(state_word(trial))};
   if (facts.goals.any()) row.push_back(front_mark(trial, facts.goals.several() && on_front));
-  for (const double result : results_of(trial, facts)) row.push_back(short_number(result));
+  for (const double result : results_of(trial, facts)) {
+    // What was reported and is no number is not what was never reported.
+    const bool is_nan = std::isnan(result) && !trial.rows.empty();
+    row.push_back(is_nan ? "nan" : short_number(result));
+  }
   for (const tune::Value& value : trial.values) row.push_back(short_text(value));
   row.push_back(trial.rows.empty() ? "" : std::to_string(trial.rows.back().t));
   row.push_back(trial.run_s > 0 ? human_duration(trial.run_s) : "");

@@ -1,5 +1,6 @@
 #include "cli/study/tune_check.h"
 
+#include <atomic>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -20,6 +22,7 @@
 #include "muster/launch/job/rank_plan.h"
 #include "muster/tune/execute/prepare.h"
 #include "muster/tune/machine/resources.h"
+#include "muster/tune/run/stop_on_signals.h"
 #include "muster/tune/space/command_template.h"
 
 #include "cli/command.h"
@@ -81,8 +84,9 @@ tune::LocalTrialStart start_of(const tune::StudySpec& spec,
                        launch::inherited_environment());
 }
 
-/// Runs the words to their end; what they say on stderr, up to a pipe's fill.
-Explained run_to_end(tune::LocalTrialStart start) {
+/// Runs the words to their end; what they say on stderr, up to a pipe's fill. `running` is its process as
+/// long as it is there, else 0.
+Explained run_to_end(tune::LocalTrialStart start, std::atomic<pid_t>& running) {
   Explained explained;
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return explained;
@@ -104,11 +108,17 @@ Explained run_to_end(tune::LocalTrialStart start) {
   ::posix_spawn_file_actions_destroy(&actions);
   write_end.reset();
   if (failed != 0) return explained;
+  running = child;
   char buffer[4096];
   for (ssize_t got; (got = ::read(read_end.get(), buffer, sizeof buffer)) != 0;) {
     if (got > 0) explained.err.append(buffer, static_cast<size_t>(got));
     if (got < 0 && errno != EINTR) break;
   }
+  siginfo_t ended{};
+  while (::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT) < 0 &&
+         errno == EINTR) {
+  }
+  running = 0;  // before its number is another's
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
@@ -123,10 +133,23 @@ void check_train_command(const tune::StudySpec& spec, const tune::Values& values
   if (words.size() < 2 || std::filesystem::path(words[0]).filename() != "muster" ||
       words[1] != "train")
     return;
-  const ScratchFolder folder;
-  tune::LocalTrialStart start = start_of(spec, values, folder.path());
-  start.argv.emplace_back("--explain");
-  const Explained explained = run_to_end(std::move(start));
+  std::atomic<pid_t> running = 0;
+  std::atomic<int> signalled = 0;
+  Explained explained;
+  {
+    const ScratchFolder folder;
+    const tune::StopOnSignals stop([&](int signal) {
+      signalled = signal;
+      if (const pid_t child = running; child > 0) ::kill(child, SIGTERM);
+    });
+    tune::LocalTrialStart start = start_of(spec, values, folder.path());
+    start.argv.emplace_back("--explain");
+    explained = run_to_end(std::move(start), running);
+  }
+  if (signalled != 0) {  // as it would have ended without the folder
+    ::signal(signalled, SIG_DFL);
+    ::raise(signalled);
+  }
   if (explained.code != kWrongUse) return;
   constexpr std::string_view kHead = "muster: error: ";
   std::string_view said = trim(explained.err);

@@ -17,6 +17,7 @@
 #include "muster/tune/machine/resources.h"
 #include "muster/tune/run/checkpoint_files.h"
 #include "muster/tune/run/run_parts.h"
+#include "muster/tune/run/stop_on_signals.h"
 
 namespace muster::tune {
 

@@ -1,17 +1,8 @@
 #include "muster/tune/run/run_parts.h"
 
-#include <array>
-#include <atomic>
-#include <thread>
 #include <utility>
 
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <unistd.h>
-
 #include "muster/base/error.h"
-#include "muster/base/file.h"
 #include "muster/base/text.h"
 #include "muster/tune/core/stop_rules.h"
 
@@ -95,63 +86,6 @@ EventObserver run_observer(const RunConfig& config) {
         config.callbacks.on_trial_end(trial);
     }
   };
-}
-
-// ---- Signals ----
-
-namespace {
-
-constexpr std::array kStopSignals{SIGINT, SIGTERM};
-std::atomic<int> stop_signal_pipe = -1;  // where the handler writes; a handler has no other way
-
-/// The next one does what it does by default.
-void on_stop_signal(int signal) {
-  const int saved = errno;
-  const auto byte = static_cast<unsigned char>(signal);
-  [[maybe_unused]] const auto written = ::write(stop_signal_pipe, &byte, 1);
-  for (const int other : kStopSignals) ::signal(other, SIG_DFL);
-  errno = saved;
-}
-
-}  // namespace
-
-struct StopOnSignals::Impl {
-  UniqueFd read_end, write_end;
-  std::array<struct sigaction, kStopSignals.size()> before{};
-  std::thread thread;
-};
-
-StopOnSignals::StopOnSignals(std::function<void(int signal)> on_signal)
-    : impl_(std::make_unique<Impl>()) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0)
-    throw environment_error({.refused = "no pipe for signals", .rule = errno_text(errno)});
-  impl_->read_end = UniqueFd(ends[0]);
-  impl_->write_end = UniqueFd(ends[1]);
-  stop_signal_pipe = ends[1];
-  impl_->thread = std::thread([fd = ends[0], on_signal = std::move(on_signal)] {
-    unsigned char signal = 0;  // 0: the end
-    for (;;) {
-      const auto got = ::read(fd, &signal, 1);
-      if (got < 0 && errno == EINTR) continue;
-      if (got != 1 || signal == 0) return;
-      on_signal(signal);
-    }
-  });
-  struct sigaction action {};
-  action.sa_handler = &on_stop_signal;
-  action.sa_flags = SA_RESTART;
-  for (size_t i = 0; i < kStopSignals.size(); ++i)
-    ::sigaction(kStopSignals[i], &action, &impl_->before[i]);
-}
-
-StopOnSignals::~StopOnSignals() {
-  for (size_t i = 0; i < kStopSignals.size(); ++i)
-    ::sigaction(kStopSignals[i], &impl_->before[i], nullptr);
-  const unsigned char end = 0;
-  [[maybe_unused]] const auto written = ::write(impl_->write_end.get(), &end, 1);
-  impl_->thread.join();
-  stop_signal_pipe = -1;
 }
 
 }  // namespace muster::tune

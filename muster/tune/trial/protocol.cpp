@@ -253,7 +253,7 @@ Address parse_address(std::string_view text, std::string_view where) {
   if (!port || *port < 1 || *port > 65535) throw bad("it ends in a port from 1 to 65535");
   std::string_view host = rest.substr(0, colon);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  if (host.empty() || host.find_first_of("[]\0 ") != std::string_view::npos)
+  if (host.empty() || host.find_first_of(std::string_view("[]\0 ", 4)) != std::string_view::npos)
     throw bad("a host stands before the port");
   return {.host = std::string(host), .port = static_cast<uint16_t>(*port)};
 }
