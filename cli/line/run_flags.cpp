@@ -164,7 +164,8 @@ int64_t nodes(const std::string& text) {
                        .hint = "give one number"});
   }
   if (const auto count = to_int(text)) return *count;
-  throw usage_error({.refused = "--nnodes", .rule = "a whole number is needed", .value = text});
+  throw usage_error(
+      {.refused = "--nnodes", .rule = "a whole number of nodes is needed", .value = text});
 }
 
 void resolve_address(const TypedRun& typed, launch::JobSpec& spec) {

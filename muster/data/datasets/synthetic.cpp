@@ -37,6 +37,9 @@ void check(const SyntheticOptions& options) {
   for (size_t i = 0; i < std::size(counts); ++i) {
     check(kSyntheticParams[i], options, counts[i] >= 1, "it is at least 1");
   }
+  constexpr int64_t kMost = int64_t{1} << 31;
+  for (size_t i = 0; i < 2; ++i)
+    check(kSyntheticParams[i], options, counts[i] <= kMost, concat("it is at most ", kMost));
   check(kSyntheticParams[2], options, options.classes <= 256, "it is at most 256");
   check(kSyntheticParams[3], options, options.channels <= 1024, "it is at most 1024");
   check(kSyntheticParams[4], options, options.size <= 4096, "it is at most 4096");

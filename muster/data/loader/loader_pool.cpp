@@ -120,7 +120,9 @@ void LoaderPool::await_batch(std::unique_lock<std::mutex>& lock,
                              const std::shared_ptr<LoaderRun>& run) {
   const auto is_over = [&] { return closed_ || current_ != run || run->next_is_ready(); };
   if (options_.timeout_s == 0) return batch_there_.wait(lock, is_over);
-  const std::chrono::duration<double> patience(options_.timeout_s);
+  // Some 30 years: a clock's time with more added to it would lie in the past.
+  constexpr double kLongestWait = 1e9;
+  const std::chrono::duration<double> patience(std::min(options_.timeout_s, kLongestWait));
   if (!batch_there_.wait_for(lock, patience, is_over)) give_up(*run);
 }
 

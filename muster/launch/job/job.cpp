@@ -12,16 +12,17 @@ namespace {
 
 // Far above any machine; keeps a slip such as --nproc-per-node 10000000 from being tried.
 constexpr int64_t kMostRanks = 4096;
+constexpr int64_t kMostNodes = 65536;
 
 void check_world(const JobSpec& spec) {
   if (spec.nproc_per_node < 1 || spec.nproc_per_node > kMostRanks) {
-    throw usage_error({.refused = concat("world size ", spec.nproc_per_node * spec.nnodes),
-                       .rule = concat("each node has 1 to ", kMostRanks, " ranks"),
+    throw usage_error({.refused = "ranks of a node",
+                       .rule = concat("each node has 1 to ", kMostRanks, " of them"),
                        .value = concat("--nproc-per-node ", spec.nproc_per_node)});
   }
-  if (spec.nnodes < 1) {
-    throw usage_error({.refused = "world size 0",
-                       .rule = "a job has at least one node",
+  if (spec.nnodes < 1 || spec.nnodes > kMostNodes) {
+    throw usage_error({.refused = "nodes of a job",
+                       .rule = concat("a job has 1 to ", kMostNodes, " of them"),
                        .value = concat("--nnodes ", spec.nnodes)});
   }
   if (spec.node_rank < 0 || spec.node_rank >= spec.nnodes) {
