@@ -76,8 +76,12 @@ Error unknown_flag(const CLI::App& app, const std::string& word, const std::stri
   for (const CLI::Option* option : app.get_options()) {
     for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
   }
-  const auto near = nearest(flag_name(word), known);
-  return usage_error({.refused = concat("unknown flag ", flag_name(word)),
+  // One with less said is nearer than one with another word: --max-epochs is no --min-epochs.
+  const std::string flag = flag_name(word);
+  const auto tail = std::ranges::find_if(
+      known, [&](const std::string& name) { return flag.ends_with(name.substr(1)); });
+  const auto near = tail != known.end() ? std::optional(*tail) : nearest(flag, known);
+  return usage_error({.refused = concat("unknown flag ", flag),
                       .hint = near ? concat("did you mean ", *near, "?") : help_hint});
 }
 

@@ -40,7 +40,9 @@ DeviceName parse_device(const std::string& text,
                         .value = text.empty() ? "\"\"" : text,
                         .hint = hint});
   };
-  if (!is_known) throw refusal(suggestion(name.kind, known));
+  // As Lightning calls it.
+  const std::string_view meant = name.kind == "gpu" ? "cuda" : std::string_view(name.kind);
+  if (!is_known) throw refusal(suggestion(meant, known));
   if (colon == std::string::npos) return name;
   name.index = to_int(text.substr(colon + 1));
   if (!has_numbers) throw refusal(concat(name.kind, " has no number"));
