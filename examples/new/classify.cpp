@@ -13,11 +13,11 @@ namespace mt = muster::train;
 class Net final : public muster::models::Classifier {
  public:
   explicit Net(int64_t hidden)
-      : layers_(torch::nn::Linear(2, hidden),
+      : layers_{torch::nn::Linear(2, hidden),
                 torch::nn::ReLU(),
                 torch::nn::Linear(hidden, hidden),
                 torch::nn::ReLU(),
-                torch::nn::Linear(hidden, 3)) {
+                torch::nn::Linear(hidden, 3)} {
     register_module("layers", layers_);
   }
   torch::Tensor forward(torch::Tensor rows) override { return layers_->forward(rows); }

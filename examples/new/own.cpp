@@ -35,6 +35,11 @@ class Denoising final : public mt::Task {
     const torch::Tensor error = (net_->forward(noisy) - rows).pow(2).mean(1);
     return {.loss = error.mean(), .values = {{"worst", error.detach().max(), {}}}};
   }
+  // The columns of `predict`.
+  muster::tensor::NamedTensorList predict_step(const md::Batch& batch,
+                                               const mt::StepContext&) override {
+    return {{"row", net_->forward(batch["data"])}};
+  }
   // Each rank has random numbers of its own, which a resumed run goes on with.
   bool set_generator(const torch::Generator& generator) override {
     generator_ = generator;

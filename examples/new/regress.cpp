@@ -12,7 +12,7 @@ namespace mt = muster::train;
 class Regression final : public mt::Task {
  public:
   explicit Regression(int64_t hidden)
-      : net_(torch::nn::Linear(8, hidden), torch::nn::Tanh(), torch::nn::Linear(hidden, 1)) {}
+      : net_{torch::nn::Linear(8, hidden), torch::nn::Tanh(), torch::nn::Linear(hidden, 1)} {}
 
   std::string name() const override { return "regression"; }
   std::shared_ptr<torch::nn::Module> module() override { return net_.ptr(); }
@@ -24,6 +24,11 @@ class Regression final : public mt::Task {
     const torch::Tensor error = answer(batch) - batch["target"];
     return {.loss = error.pow(2).mean(),
             .values = {{"absolute_error", error.detach().abs().sum(), {}}}};
+  }
+  // The columns of `predict`.
+  muster::tensor::NamedTensorList predict_step(const md::Batch& batch,
+                                               const mt::StepContext&) override {
+    return {{"answer", answer(batch)}};
   }
 
  private:

@@ -44,11 +44,14 @@ def follow(project, bin_folder):
     """Runs what the README says of the built program, and looks at what is left."""
     env = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}"}
     lines = [words for words in commands_of((project / "README.md").read_text()) if words[0] not in ("cmake", "ctest")]
-    assert len(lines) == 5, lines
+    assert len(lines) == 7, lines
     said = [run(*words, cwd=project, env=env) for words in lines]
     assert "steps" in said[0], said[0]  # --explain
     for text in said[1:4]:
         assert re.search(r"test loss [0-9.]+, \w+ [0-9.]+", text), text
+    assert re.search(r"test loss [0-9.]+", said[4]), said[4]  # evaluate
+    predictions = (project / "predictions.csv").read_text().splitlines()
+    assert len(predictions) == 1 + 200, f"{len(predictions)} lines of predictions"
     per_epoch = step_of(project / "runs/a") // 8
     assert step_of(project / "runs/b") == 12 * per_epoch, "resumed to 12 epochs"
     # The tuner's result: the study, and four trials that ended.
@@ -86,7 +89,7 @@ def main(build_folder):
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         list(pool.map(lambda project: build(project, prefix), projects))
     for project in projects:
-        for _ in range(2):  # the second time it goes on where the first one ended
+        for _ in range(2):  # the second time trains anew, too
             run("ctest", "--test-dir", "build", "--output-on-failure", cwd=project)
         follow(project, prefix / "bin")
     refusals(muster, work)

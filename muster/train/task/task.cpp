@@ -20,8 +20,9 @@ std::string_view name_of(Phase phase) {
 void Task::move_to(c10::Device device) { module()->to(device); }
 
 tensor::NamedTensorList Task::predict_step(const data::Batch&, const StepContext&) {
-  throw usage_error({.refused = concat("task ", name()),
-                     .rule = "it predicts nothing: it has no predict_step()"});
+  throw usage_error({.refused = "it predicts nothing",
+                     .rule = "it has no predict_step() of its own",
+                     .hint = "override Task::predict_step()"});
 }
 
 }  // namespace muster::train

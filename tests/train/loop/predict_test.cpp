@@ -175,7 +175,7 @@ std::string refusal(int ranks, int64_t samples, Args... args) {
 TEST(Predict, RefusesATaskThatPredictsNothing) {
   for (const int ranks : {1, 2}) {
     EXPECT_THAT(refusal<Silent>(ranks, 9),
-                HasSubstr("task numbering: it predicts nothing: it has no predict_step()"));
+                HasSubstr("it predicts nothing: it has no predict_step() of its own"));
   }
 }
 
