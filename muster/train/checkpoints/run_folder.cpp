@@ -25,6 +25,8 @@ constexpr const char* kRecords[] = {"config.json",
                                     "config.toml",
                                     "metrics.csv",
                                     "metrics.jsonl",
+                                    "lr_find.csv",
+                                    "lr_find.svg",
                                     "tensorboard",
                                     "confusion_matrix.csv",
                                     "curves.svg",
@@ -136,27 +138,27 @@ RunFolder::~RunFolder() {
   for (const fs::path& folder : made_here_) fs::remove(folder, none);  // only where it is empty
 }
 
-bool RunFolder::is_run_of(const Checkpoint& checkpoint) const {
+bool RunFolder::is_run_of(const fs::path& path, const Checkpoint& checkpoint) {
   if (checkpoint.folder.empty()) return true;  // not from a disk
   const auto run = run_of(checkpoint.folder);
   std::error_code none;
-  return run && fs::equivalent(*run, path_, none);
+  return run && fs::equivalent(*run, path, none);
 }
 
-void RunFolder::check(const Checkpoint* from) const {
+void RunFolder::check(const fs::path& path, const Checkpoint* from) {
   if (from && !from->folder.empty() && !fs::exists(from->folder / "state.json")) {
     throw usage_error({.refused = "checkpoint " + from->folder.string(),
                        .rule = "it is not there any more",
                        .hint = "another process has removed it; --resume the run's folder"});
   }
-  if ((from && is_run_of(*from)) || !fs::exists(path_ / "latest")) return;
+  if ((from && is_run_of(path, *from)) || !fs::exists(path / "latest")) return;
   const bool is_restart = process_environment("TORCHELASTIC_RESTART_COUNT").value_or("0") != "0";
-  throw usage_error({.refused = "--output " + path_.string(),
+  throw usage_error({.refused = "--output " + path.string(),
                      .rule = "a run does not overwrite another one",
                      .hint = is_restart ? "a job that is restarted says --resume auto: it begins "
                                           "the run, and goes on with it"
                                         : concat("go on with it by --resume ",
-                                                 path_.string(),
+                                                 path.string(),
                                                  ", or name another folder")});
 }
 
@@ -214,7 +216,8 @@ void RunFolder::take_over(const Checkpoint& from) const {
   if (!run) return;
   if (from.best_step >= 0 && from.best_step != from.position.step)
     take_checkpoint(checkpoint_folder(*run, from.best_step), from.best_step);
-  for (const char* name : {"metrics.csv", "metrics.jsonl", "config.toml"})
+  for (const char* name :
+       {"metrics.csv", "metrics.jsonl", "config.toml", "lr_find.csv", "lr_find.svg"})
     link_or_copy(*run / name, path_ / name);
 }
 

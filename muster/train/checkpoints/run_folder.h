@@ -48,7 +48,9 @@ class RunFolder {
 
   /// Whether a run may begin here (null), or go on here from a checkpoint: throws a usage error if
   /// the folder has a run already that is not the checkpoint's. Reads only.
-  void check(const Checkpoint* from) const;
+  void check(const Checkpoint* from) const { check(path_, from); }
+  /// The same of a folder that nobody needs to own, or to be able to write.
+  static void check(const std::filesystem::path& path, const Checkpoint* from);
 
   /// Makes it the folder of a run that begins, or goes on from a checkpoint: finishes or removes
   /// what a kill left half done; sets a future aside that the run leaves; takes over the
@@ -59,7 +61,8 @@ class RunFolder {
   std::vector<std::string> prepare(const Checkpoint* from);
 
  private:
-  bool is_run_of(const Checkpoint& checkpoint) const;
+  bool is_run_of(const Checkpoint& checkpoint) const { return is_run_of(path_, checkpoint); }
+  static bool is_run_of(const std::filesystem::path& path, const Checkpoint& checkpoint);
   void tidy() const;
   void take_over(const Checkpoint& from) const;
   void take_checkpoint(const std::filesystem::path& from, int64_t step) const;

@@ -43,17 +43,20 @@ std::shared_ptr<models::Classifier> make_initial_model(const TrainPlan& plan, bo
 void check_model(const TrainPlan& plan) {
   const int64_t replicas = plan.world_size / plan.ranks_per_replica;
   const int64_t last = plan.samples_per_epoch % plan.options.batch_size;
-  const bool always = plan.batch_per_rank == 1;
-  // The ranks' shares of a batch differ by one at most.
+  // A batch's samples are seen by a rank; its ranks' shares differ by one at most. Over all ranks, all.
+  const int64_t shares = plan.options.sync_batch_norm ? 1 : replicas;
+  const bool always = plan.options.batch_size < 2 * shares;
   const bool is_known = plan.options.batch_size.search.empty();
   // BatchNorm is of the models of images.
   const bool one_sample =
-      plan.spec.is_image() && is_known && (always || (last > 0 && last < 2 * replicas));
+      plan.spec.is_image() && is_known && (always || (last > 0 && last < 2 * shares));
   if (!one_sample && plan.model_params.empty()) return;
   const auto model = make_initial_model(plan, /*is_resumed=*/true);  // whatever its weights
   if (!one_sample) return;
   model->set_generator(at::detail::createCPUGenerator());  // torch's own is another rank's, too
   const models::ImageShape& shape = plan.model_shape;
+  ClassifierTask task(model, ClassifierOptions{});
+  ParameterGroups(task, plan.options).train_mode();  // a frozen one does not mind
   try {
     const c10::NoGradGuard no_grad;
     model->forward(at::zeros({1, shape.channels, shape.height, shape.width}));
@@ -71,7 +74,7 @@ void check_model(const TrainPlan& plan) {
                                   " from ",
                                   plan.samples_per_epoch,
                                   " samples"),
-         .hint = always ? concat("take --batch-size ", 2 * replicas, " or more")
+         .hint = always ? concat("take --batch-size ", 2 * shares, " or more")
                         : "take --drop-last, or another --batch-size"});
   }
 }

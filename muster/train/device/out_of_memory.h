@@ -38,11 +38,6 @@ inline constexpr std::string_view kFewerBatches =
     "--batch-size, fewer --accumulate-grad-batches, or --on-oom fail; or a smaller model, or a "
     "device with more memory";
 
-/// What makes work without steps smaller; its precision is the run's.
-inline std::string smaller_by(std::string_view batch_size_flag) {
-  return concat("take a smaller ", batch_size_flag, ", or another --device");
-}
-
 /// The error in hand: if it is LibTorch's out-of-memory, or one of ours around it, thrown in words of
 /// ours, with the bytes that LibTorch names and what the one around says of where; else as it is.
 /// `when`: "at the start", "in step 3". Inside a handler only.

@@ -112,8 +112,10 @@ Evaluation evaluate(Task& task,
                           : nullptr;
   int64_t left = sharded != nullptr ? most_batches(loader.batches_per_epoch(), group) : 0;
   const auto in_words = [&](const auto& action) {
-    return with_memory_words(
-        device, "in an evaluation", smaller_by(options.batch_size_flag), action);
+    return with_memory_words(device,
+                             concat("in the ", when_of(options.phase, options.step)),
+                             options.memory_hint,
+                             action);
   };
   const auto pass = [&](const data::Batch& piece) {
     return own_code("evaluate_step", [&] { return task.evaluate_step(piece, context); });

@@ -20,7 +20,7 @@ namespace muster::train {
 
 struct EvaluateOptions {
   int64_t batch_size = 256;  ///< per rank; the result does not depend on it but for rounding
-  std::string_view batch_size_flag = "--batch-size";  ///< to name where memory runs out
+  std::string memory_hint = "take a smaller --batch-size, or another --device";
   int64_t workers = 0;
   double loader_timeout_s = 0;                ///< LoaderOptions::timeout_s
   Precision precision = Precision::kFloat32;  ///< that forward and loss run in

@@ -9,8 +9,8 @@
 #include "muster/base/text.h"
 #include "muster/tensor/device/generators.h"
 #include "muster/tensor/device/math_modes.h"
+#include "muster/tensor/unseen_taps.h"
 #include "muster/train/checkpoints/model_state.h"
-#include "muster/train/device/memory_report.h"
 #include "muster/train/device/out_of_memory.h"
 #include "muster/train/loop/anomaly_mode.h"
 #include "muster/train/loop/batch_find.h"
@@ -34,13 +34,6 @@ void remark_shared_generator(const FitPlan& plan, RunLog& log) {
     log.note(
         "the task's module draws from torch's default generator, which ranks that are threads "
         "share: what it draws differs from run to run (see Task::set_generator)");
-}
-
-/// What to do when memory runs out before the first step. Where units are placed one by one, steps
-/// of them may have been measured.
-std::string_view start_hint(const FitPlan& plan) {
-  const StrategyEntry& strategy = strategies().at(plan.strategy_name);
-  return strategy.places_units ? detail::smaller_steps(strategy) : kSmallerWeights;
 }
 
 }  // namespace
@@ -82,6 +75,7 @@ Trainer::Trainer(const FitRequest& run, const distributed::ProcessGroup& group)
   loader_ = make_loader(plan_, data_.train, group);
   check_batches_on_ranks(*data_.train, group);
   divergence_.begin(module());
+  make_groups();
   make_guard();
   make_parts();
   make_checkpoints();
@@ -143,10 +137,15 @@ void Trainer::make_task(const TaskMaker& make) {
                               static_cast<uint64_t>(group_.rank()));
 }
 
-void Trainer::make_parts() {
+/// Which layers train is known from here on.
+void Trainer::make_groups() {
   groups_.emplace(*task_, plan_.options);
   groups_->check_alike(group_);
+  groups_->train_mode();
   if (const std::string line = groups_->line(); !line.empty()) log_.note(line);
+}
+
+void Trainer::make_parts() {
   std::vector<TaskPart> parts = parts_to_train(*task_, plan_);
   batches_.cast_floats(input_dtype_of(module()));
   for (TaskPart& part : parts) {
@@ -167,39 +166,6 @@ void Trainer::make_parts() {
     if (const std::string line = parts_.back()->strategy().line(); !line.empty()) log_.note(line);
   }
   batches_.cast_floats(input_dtype_of(module()));
-}
-
-void Trainer::make_checkpoints() {
-  std::vector<tensor::Unit> units = units_to_recompute(*task_, plan_);
-  if (units.empty()) return;
-  checkpoints_.emplace(recompute_rule(plan_),
-                       std::move(units),
-                       parallel::RecomputeOptions{.generators = {{generator_}}});
-}
-
-/// What a budget of activations leaves, found before anything is written: it may leave nothing.
-void Trainer::measure_budget() {
-  if (!checkpoints_ || checkpoints_->choice()) return;
-  const c10::NoGradGuard no_grad;  // of the copies
-  std::vector<at::Tensor> before;
-  for (const at::Tensor& buffer : module().buffers()) before.push_back(buffer.clone());
-  const tensor::GeneratorAsItWas generator(generator_);
-  {
-    const c10::AutoGradMode with_grad(true);
-    drop_step(parts_[0]->strategy(), example_step(0, plan_.batch_per_rank));
-  }
-  size_t next = 0;
-  for (const at::Tensor& buffer : module().buffers()) at::Tensor(buffer).copy_(before[next++]);
-  if (!checkpoints_->choice()) return;
-  const std::vector<bool>& again = *checkpoints_->choice();
-  log_.note(
-      concat("activations within ",
-             plan_.options.activation_checkpointing.substr(std::string_view("budget:").size()),
-             ": ",
-             std::ranges::count(again, true),
-             " of ",
-             again.size(),
-             " parts run again"));
 }
 
 /// The task's step on the first samples of the training, which are read now.
@@ -337,18 +303,12 @@ FitResult fit_found(const FitRequest& run, const distributed::ProcessGroup& grou
   } catch (...) {
     if (trainer && is_device_assertion(std::current_exception()))
       rethrow_with_index(run, group, trainer->steps_under_way());
-    const c10::Device device = device_of_rank(run.plan, group.rank());
-    const std::string why = memory_report(
-        {.device = device,
-         .folder = run.output,
-         .rank = group.rank(),
-         .world_size = group.world_size(),
-         .owned = trainer ? trainer->owned_memory() : std::vector<memory::OwnedTensor>()});
-    rethrow_in_memory_words(device,
-                            !trainer                ? "at the start"
-                            : trainer->steps() == 0 ? "in the first step"
-                                                    : concat("after step ", trainer->steps()),
-                            concat(trainer ? trainer->memory_hint() : start_hint(run.plan), why));
+    detail::rethrow_with_memory(run,
+                                group,
+                                trainer ? &*trainer : nullptr,
+                                !trainer                ? "at the start"
+                                : trainer->steps() == 0 ? "in the first step"
+                                                        : concat("after step ", trainer->steps()));
   }
 }
 
@@ -372,6 +332,7 @@ FitResult fit(const FitRequest& run, const distributed::ProcessGroup& group) {
   const memory::OomWatch watch;
   const FitPlan& plan = run.plan;
   const tensor::MathModesGuard modes(math_modes_of(plan.options));
+  tensor::zero_unseen_taps();
   const AnomalyMode anomalies(plan.options.detect_anomaly);
   const c10::Device device = device_of_rank(plan, group.rank());
   if (!plan.options.batch_size.search.empty()) {
@@ -387,10 +348,7 @@ FitResult fit(const FitRequest& run, const distributed::ProcessGroup& group) {
   }
   if (plan.options.lr.search.empty()) return fit_found(run, group);
   if (run.resume) return fit_with_kept_rate(run, group);
-  const std::optional<FittedLr> lr =
-      with_memory_words(device, "in the search for a learning rate", kSmallerSteps, [&] {
-        return find_lr(run, group);
-      });
+  const std::optional<FittedLr> lr = find_lr(run, group);
   if (!lr) return {.interrupted = true};
   FitRequest found = with_plan(run, lr->plan);
   found.callbacks = also_writing(run.callbacks, *lr, run.output);

@@ -19,6 +19,7 @@
 #include "muster/memory/guard/oom.h"
 #include "muster/tensor/device/device_memory.h"
 #include "muster/train/loop/batch_find.h"
+#include "muster/train/loop/parameter_groups.h"
 #include "muster/train/loop/resolve.h"
 #include "muster/train/loop/task_parts.h"
 #include "muster/train/loop/training.h"
@@ -220,6 +221,7 @@ std::optional<FitPlan> find_batch(const FitRequest& run, const distributed::Proc
   const int64_t most = std::max<int64_t>(1, plan.train_samples / replicas);
   // A batch normalisation may not train on one sample.
   const auto task = make_seeded(run.task, plan.options.seed);
+  ParameterGroups(*task, plan.options).train_mode();
   const bool needs_two = !memory::Guard::batch_layer(*task->module()).empty();
   const memory::BatchLimits limits{.bytes = measure.limit(),
                                    .most = most,

@@ -181,8 +181,12 @@ void Trainer::try_validation() {
 }
 
 EvaluateOptions Trainer::evaluate_options(Phase phase) {
+  const std::string smaller = "take a smaller --eval-batch-size";
   return {.batch_size = plan_.options.eval_batch_size,
-          .batch_size_flag = "--eval-batch-size",
+          .memory_hint =
+              phase == Phase::kTest
+                  ? smaller + ": the run is trained and saved, and --resume makes the test alone"
+                  : smaller + ", or another --device",
           .workers = plan_.options.workers,
           .loader_timeout_s = plan_.options.loader_timeout,
           .precision = plan_.precision.kind,

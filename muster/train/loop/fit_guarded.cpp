@@ -121,20 +121,4 @@ std::optional<MemoryFailures> Trainer::memory_failures() const {
                         .micro_batch = guard_->state().micro_batch};
 }
 
-std::string_view smaller_steps(const StrategyEntry& strategy) {
-  return strategy.batch_pieces != nullptr ? kSmallerMicroBatches : kSmallerSteps;
-}
-
-/// What to do about a step whose memory ran out.
-std::string_view Trainer::memory_hint() const {
-  if (guard_ && guard_->has_failed_at_smallest())
-    return plan_.options.accumulate_grad_batches > 1 ? kFewerBatches : kSmallerWeights;
-  const StrategyEntry& strategy = strategies().at(plan_.strategy_name);
-  const bool has_replicas_of_several =
-      strategy.ranks_per_replica != nullptr && plan_.world_size != plan_.ranks_per_replica;
-  const bool may_split =
-      plan_.options.on_oom == "fail" && strategy.splits_steps && !has_replicas_of_several;
-  return may_split ? kSmallerOrSplitSteps : smaller_steps(strategy);
-}
-
 }  // namespace muster::train::detail

@@ -118,7 +118,15 @@ std::optional<FittedLr> find_lr(const FitRequest& run, const distributed::Proces
                           .plan = search_plan(run.plan),
                           .output = {},
                           .callbacks = {.stop_requested = run.callbacks.stop_requested}};
-  std::optional<LrFound> found = detail::Trainer(search, group).search_lr(options);
+  std::optional<detail::Trainer> trainer;
+  std::optional<LrFound> found;
+  try {
+    found = trainer.emplace(search, group).search_lr(options);
+  } catch (...) {
+    detail::rethrow_with_memory(
+        search, group, trainer ? &*trainer : nullptr, "in the search for a learning rate");
+  }
+  trainer.reset();
   if (!found) return std::nullopt;
   on_first_rank(group, [&] {
     if (run.callbacks.note) run.callbacks.note(line_of(*found));

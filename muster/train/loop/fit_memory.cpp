@@ -1,12 +1,35 @@
-// What fit() notes of a device's memory, for the report when it runs out.
+// A device's memory in fit(): what is noted of it, what activations may take, and the words when it runs out.
+#include <algorithm>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "muster/base/error.h"
+#include "muster/base/text.h"
 #include "muster/memory/allocator/counters.h"
+#include "muster/memory/guard/guard.h"
+#include "muster/memory/guard/oom.h"
 #include "muster/memory/tracker/recent.h"
+#include "muster/tensor/device/generators.h"
+#include "muster/train/device/memory_report.h"
+#include "muster/train/device/out_of_memory.h"
+#include "muster/train/loop/start_checks.h"
 #include "muster/train/loop/training.h"
 
 namespace muster::train::detail {
+namespace {
+
+std::string_view smaller_steps(const StrategyEntry& strategy) {
+  return strategy.batch_pieces != nullptr ? kSmallerMicroBatches : kSmallerSteps;
+}
+
+/// Before the first step. Where units are placed one by one, steps of them may have been measured.
+std::string_view start_hint(const FitPlan& plan) {
+  const StrategyEntry& strategy = strategies().at(plan.strategy_name);
+  return strategy.places_units ? smaller_steps(strategy) : kSmallerWeights;
+}
+
+}  // namespace
 
 /// Behind each step: the allocator's lock, and a copy of its counters.
 void Trainer::note_memory() {
@@ -37,6 +60,88 @@ std::vector<memory::OwnedTensor> Trainer::owned_memory() noexcept {
   } catch (...) {  // what is there is told
   }
   return all;
+}
+
+void Trainer::make_checkpoints() {
+  std::vector<tensor::Unit> units = units_to_recompute(*task_, plan_);
+  if (units.empty()) return;
+  checkpoints_.emplace(recompute_rule(plan_),
+                       std::move(units),
+                       parallel::RecomputeOptions{.generators = {{generator_}}});
+}
+
+/// What a budget of activations leaves, found before anything is written: it may leave nothing.
+void Trainer::measure_budget() {
+  if (!checkpoints_ || checkpoints_->choice()) return;
+  const c10::NoGradGuard no_grad;  // of the copies
+  std::vector<at::Tensor> before;
+  for (const at::Tensor& buffer : module().buffers()) before.push_back(buffer.clone());
+  const tensor::GeneratorAsItWas generator(generator_);
+  {
+    const c10::AutoGradMode with_grad(true);
+    drop_step(parts_[0]->strategy(), example_step(0, plan_.batch_per_rank));
+  }
+  size_t next = 0;
+  for (const at::Tensor& buffer : module().buffers()) at::Tensor(buffer).copy_(before[next++]);
+  if (!checkpoints_->choice()) return;
+  const std::vector<bool>& again = *checkpoints_->choice();
+  log_.note(
+      concat("activations within ",
+             plan_.options.activation_checkpointing.substr(std::string_view("budget:").size()),
+             ": ",
+             std::ranges::count(again, true),
+             " of ",
+             again.size(),
+             " parts run again"));
+}
+
+/// Of the batches that this rank's device holds until the step is made, and of the next, which is
+/// there already.
+double Trainer::bytes_of_batches() const {
+  const int64_t held = (keeps_batches_ ? plan_.options.accumulate_grad_batches : 1) + 1;
+  double of_sample = 0;
+  const std::vector<int64_t> first{0};
+  for (const auto& [name, tensor] : data_.train->get(first).tensors)
+    of_sample += static_cast<double>(tensor.nbytes());
+  return of_sample * static_cast<double>(plan_.batch_per_rank * held);
+}
+
+/// Whether what could not be had would have fitted beside smaller batches.
+bool Trainer::is_room_in_batches() const noexcept {
+  if (plan_.batch_per_rank == 1 && plan_.options.accumulate_grad_batches == 1) return false;
+  try {
+    const auto found = memory::out_of_memory_in(std::current_exception());
+    if (!found || !found->asked) return true;  // nobody knows: it may be
+    return bytes_of_batches() >= *found->asked - found->free.value_or(0) - found->idle.value_or(0);
+  } catch (...) {  // of reading the sample: the error in hand counts more
+    return true;
+  }
+}
+
+std::string_view Trainer::memory_hint() const {
+  if (guard_ && guard_->has_failed_at_smallest())
+    return is_room_in_batches() ? kFewerBatches : kSmallerWeights;
+  const StrategyEntry& strategy = strategies().at(plan_.strategy_name);
+  const bool has_replicas_of_several =
+      strategy.ranks_per_replica != nullptr && plan_.world_size != plan_.ranks_per_replica;
+  const bool may_split =
+      plan_.options.on_oom == "fail" && strategy.splits_steps && !has_replicas_of_several;
+  return may_split ? kSmallerOrSplitSteps : smaller_steps(strategy);
+}
+
+void rethrow_with_memory(const FitRequest& run,
+                         const distributed::ProcessGroup& group,
+                         Trainer* trainer,
+                         std::string_view when) {
+  const c10::Device device = device_of_rank(run.plan, group.rank());
+  const std::string why = memory_report(
+      {.device = device,
+       .folder = run.output,
+       .rank = group.rank(),
+       .world_size = group.world_size(),
+       .owned = trainer ? trainer->owned_memory() : std::vector<memory::OwnedTensor>()});
+  rethrow_in_memory_words(
+      device, when, concat(trainer ? trainer->memory_hint() : start_hint(run.plan), why));
 }
 
 }  // namespace muster::train::detail

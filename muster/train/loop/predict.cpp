@@ -116,8 +116,7 @@ void predict(Task& task,
   const std::vector<int64_t> some{0};
   const c10::Device device = device_of(*task.module());
   const auto in_words = [&](const auto& action) {
-    return with_memory_words(
-        device, "in a prediction", smaller_by(options.batch_size_flag), action);
+    return with_memory_words(device, "in a prediction", options.memory_hint, action);
   };
   const auto when = [] { return "prediction"; };
   const auto own_code = [&](std::string_view what, const auto& work) {

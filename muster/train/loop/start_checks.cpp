@@ -73,12 +73,13 @@ std::unique_ptr<Task> check_start(const TaskMaker& make,
   if (resume) check_limits(plan.options, *resume);
   std::unique_ptr<Task> task = make_seeded(make, plan.options.seed);
   check_task_alone(*task);
-  check_splits(*task, plan);
   if (resume) {
     check_task(*task, *resume);
     check_same_data(plan, *resume);
   }
   const ParameterGroups groups(*task, plan.options);
+  groups.train_mode();  // frozen normalisations do not mind the size of a batch
+  check_splits(*task, plan);
   const StrategyEntry& strategy = strategies().at(plan.strategy_name);
   for (const TaskPart& part : parts_to_train(*task, plan)) {
     groups.rules_of(*part.module, part.name);

@@ -44,9 +44,6 @@ namespace muster::train::detail {
 
 using Clock = std::chrono::steady_clock;
 
-/// What makes a step of this strategy smaller, as a hint.
-std::string_view smaller_steps(const StrategyEntry& strategy);
-
 /// What a probe of --batch-size auto has measured on one rank.
 struct ProbeSeen {
   double peak = 0;     ///< bytes of the device in all its steps
@@ -75,6 +72,7 @@ class Trainer {
 
   /// Steps finished, of the whole run.
   int64_t steps() const { return position_.step; }
+  /// What to do about memory that ran out in a step. In the error's handler.
   std::string_view memory_hint() const;
   /// Made or in hand, and not heard of.
   StepsUnderWay steps_under_way() const {
@@ -124,6 +122,7 @@ class Trainer {
   StepContext context(Phase phase, size_t part = 0) const;
   void open_folder();
   void make_task(const TaskMaker& make);
+  void make_groups();
   void make_parts();
   void make_checkpoints();
   void measure_budget();
@@ -267,5 +266,12 @@ class Trainer {
   int64_t started_after_ = 0;  // the step that this process goes on from
   int64_t checked_ = -1;       // the step whose weights are known to be finite
 };
+
+/// The error in hand; if memory ran out, in words of ours, with what to do, and with a report in the
+/// run's folder where there is one. `trainer` may be null: it was not made. In a handler only.
+[[noreturn]] void rethrow_with_memory(const FitRequest& run,
+                                      const distributed::ProcessGroup& group,
+                                      Trainer* trainer,
+                                      std::string_view when);
 
 }  // namespace muster::train::detail

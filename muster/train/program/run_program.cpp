@@ -61,14 +61,14 @@ std::optional<fs::path> named_output(const RunFlags& flags) {
 }
 
 /// Rank 0 owns a folder that is named before it reads there: nobody else writes into it from then
-/// on.
+/// on. A plan that is only shown reads, and needs neither the folder for itself nor leave to write.
 std::unique_ptr<RunFolder> own_folder(const RunFlags& flags, bool is_owner) {
   if (flags.resume == "auto" && flags.output.empty()) {
     throw usage_error({.refused = "--resume auto",
                        .rule = "it goes on with what --output holds, so --output is named too"});
   }
   std::unique_ptr<RunFolder> owned;
-  if (const auto output = named_output(flags); output && is_owner)
+  if (const auto output = named_output(flags); output && is_owner && !flags.explain)
     owned = std::make_unique<RunFolder>(*output);
   return owned;
 }
@@ -245,7 +245,8 @@ ProgramEnd run_program(Program& program,
                  .place_flags = place_flags(program.options())};
   if (flags.explain) {
     if (first) {
-      if (owned) owned->check(resume ? &*resume : nullptr);
+      if (const auto output = named_output(flags))
+        RunFolder::check(*output, resume ? &*resume : nullptr);
       check_trace(trace, /*leaves_nothing=*/true);
       if (!is_kept) scratch.emplace();
       distributed::check_backend(plan.options.backend, env ? env->world_size : 1);
