@@ -35,6 +35,12 @@ struct Explained {
   std::string err;
 };
 
+/// What a signal ends, and which one it was. One of the two threads that set them sees the other's.
+struct UnderWay {
+  std::atomic<pid_t> child = 0;
+  std::atomic<int> signal = 0;
+};
+
 std::vector<char*> pointers(std::vector<std::string>& words) {
   std::vector<char*> out;
   for (std::string& word : words) out.push_back(word.data());
@@ -84,9 +90,8 @@ tune::LocalTrialStart start_of(const tune::StudySpec& spec,
                        launch::inherited_environment());
 }
 
-/// Runs the words to their end; what they say on stderr, up to a pipe's fill. `running` is its process as
-/// long as it is there, else 0.
-Explained run_to_end(tune::LocalTrialStart start, std::atomic<pid_t>& running) {
+/// Runs the words to their end; what they say on stderr, up to a pipe's fill.
+Explained run_to_end(tune::LocalTrialStart start, UnderWay& under_way) {
   Explained explained;
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return explained;
@@ -108,7 +113,8 @@ Explained run_to_end(tune::LocalTrialStart start, std::atomic<pid_t>& running) {
   ::posix_spawn_file_actions_destroy(&actions);
   write_end.reset();
   if (failed != 0) return explained;
-  running = child;
+  under_way.child = child;
+  if (under_way.signal != 0) ::kill(child, SIGTERM);
   char buffer[4096];
   for (ssize_t got; (got = ::read(read_end.get(), buffer, sizeof buffer)) != 0;) {
     if (got > 0) explained.err.append(buffer, static_cast<size_t>(got));
@@ -118,7 +124,7 @@ Explained run_to_end(tune::LocalTrialStart start, std::atomic<pid_t>& running) {
   while (::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT) < 0 &&
          errno == EINTR) {
   }
-  running = 0;  // before its number is another's
+  under_way.child = 0;  // before its number is another's
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
@@ -133,22 +139,21 @@ void check_train_command(const tune::StudySpec& spec, const tune::Values& values
   if (words.size() < 2 || std::filesystem::path(words[0]).filename() != "muster" ||
       words[1] != "train")
     return;
-  std::atomic<pid_t> running = 0;
-  std::atomic<int> signalled = 0;
+  UnderWay under_way;
   Explained explained;
   {
-    const ScratchFolder folder;
     const tune::StopOnSignals stop([&](int signal) {
-      signalled = signal;
-      if (const pid_t child = running; child > 0) ::kill(child, SIGTERM);
+      under_way.signal = signal;
+      if (const pid_t child = under_way.child; child > 0) ::kill(child, SIGTERM);
     });
+    const ScratchFolder folder;
     tune::LocalTrialStart start = start_of(spec, values, folder.path());
     start.argv.emplace_back("--explain");
-    explained = run_to_end(std::move(start), running);
+    explained = run_to_end(std::move(start), under_way);
   }
-  if (signalled != 0) {  // as it would have ended without the folder
-    ::signal(signalled, SIG_DFL);
-    ::raise(signalled);
+  if (under_way.signal != 0) {  // as it would have ended without the folder
+    ::signal(under_way.signal, SIG_DFL);
+    ::raise(under_way.signal);
   }
   if (explained.code != kWrongUse) return;
   constexpr std::string_view kHead = "muster: error: ";

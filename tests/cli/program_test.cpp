@@ -98,7 +98,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Refused{{"trian"}, "did you mean \"train\"?"},
                       Refused{{"--nproc"}, "a command comes first"},
                       Refused{{"run"}, "no program to run"},
-                      Refused{{"run", "--nproc-per-node", "0", "--", "true"}, "world size 0"},
+                      Refused{{"run", "--nproc-per-node", "0", "--", "true"}, "--nproc-per-node 0"},
                       Refused{{"run", "--nproc", "2", "--", "true"}, "unknown flag --nproc"},
                       Refused{{"run", "--", "no-such-program"}, "program not found"},
                       Refused{{"run", "--launcher", "lokal", "--", "true"},

@@ -8,6 +8,8 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/models/weights.h"
+#include "muster/train/classifier/classifier_task.h"
+#include "muster/train/loop/parameter_groups.h"
 
 namespace muster::train {
 

@@ -161,6 +161,8 @@ class Trainer {
   void backward_in_pieces(size_t index, const Share& share, StepSums& sums);
   void post(size_t index, const StepSums& sums);
   void note_memory();
+  double bytes_of_batches() const;
+  bool is_room_in_batches() const noexcept;
   void begin_pieces_memory();
   void end_pieces_memory();
   void make_guard();

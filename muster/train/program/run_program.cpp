@@ -61,15 +61,17 @@ std::optional<fs::path> named_output(const RunFlags& flags) {
 }
 
 /// Rank 0 owns a folder that is named before it reads there: nobody else writes into it from then
-/// on. A plan that is only shown reads, and needs neither the folder for itself nor leave to write.
+/// on. Of a run that is there a plan that is only shown reads: it needs neither the folder for itself nor
+/// leave to write.
 std::unique_ptr<RunFolder> own_folder(const RunFlags& flags, bool is_owner) {
   if (flags.resume == "auto" && flags.output.empty()) {
     throw usage_error({.refused = "--resume auto",
                        .rule = "it goes on with what --output holds, so --output is named too"});
   }
   std::unique_ptr<RunFolder> owned;
-  if (const auto output = named_output(flags); output && is_owner && !flags.explain)
-    owned = std::make_unique<RunFolder>(*output);
+  const auto output = named_output(flags);
+  const bool only_reads = flags.explain && output && fs::exists(*output / "latest");
+  if (output && is_owner && !only_reads) owned = std::make_unique<RunFolder>(*output);
   return owned;
 }
 

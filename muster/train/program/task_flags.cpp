@@ -22,6 +22,7 @@ constexpr const char* kEpilogue =
     "config.json, config.toml, metrics.csv and .jsonl, TensorBoard events,\n"
     "checkpoints/step-N, latest, best, and at the end index.html with the curves.\n"
     "The last line on stdout is the test's loss and metrics.\n\n"
+    "`evaluate RUN` and `predict RUN` in place of flags ask a run that is there.\n\n"
     "Exit codes: 0 trained and tested, 1 failed (a run that diverged, too), 2 wrong\n"
     "use, 130 interrupted with the state saved.";
 

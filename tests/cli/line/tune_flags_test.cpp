@@ -70,6 +70,25 @@ TEST(TuneFlags, RefuseASpanOfTimeInTheirOwnWords) {
               HasSubstr("time_budget_s: seconds, at least 0 (got -5)"));
 }
 
+TEST(TuneFlags, AMetricHasAModeAndAParameterIsGivenOnce) {
+  std::ostringstream out, err;
+  program::Console console(out, err, false, false);
+  const auto refusal = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"--param", "lr=uniform(0,1)", "--", "true", "{lr}"});
+    TuneFlags flags;
+    return test::refusal_of([&] { parse_tune_flags(words, console, flags); });
+  };
+  EXPECT_THAT(refusal({"--metric", "loss"}),
+              StartsWith("--metric loss: --mode min or --mode max says which end"));
+  EXPECT_THAT(refused_flags({"--param", "lr=uniform(0,2)"}),
+              HasSubstr("--param lr: each parameter"));
+  // Another metric than the file's has not its mode.
+  const test::Folder folder;
+  const std::string file = (folder.path() / "study.toml").string();
+  write_file_atomic(file, "metric = \"loss\"\nmode = \"min\"\ncommand = [\"true\", \"{lr}\"]\n");
+  EXPECT_THAT(refusal({file, "--metric", "accuracy"}), StartsWith("--metric accuracy: --mode min"));
+}
+
 TEST(TuneFlags, ShowInTheHelpWhichTakeASpanOfTime) {
   std::ostringstream out, err;
   program::Console console(out, err, false, false);

@@ -323,6 +323,30 @@ TEST_F(StudyCommands, BestWithoutAResultFails) {
   EXPECT_THAT(said.err, HasSubstr("has no trial with a number for loss yet"));
 }
 
+// What a trial reported and is no number is not what it never reported.
+TEST_F(StudyCommands, ShowTellsNanFromNothing) {
+  const std::filesystem::path file = folder_.path() / "nan.db";
+  tune::Space space = test::small_space();
+  test::EventMaker make(space);
+  const std::vector<tune::Event> events = {
+      make.added(0),
+      make.started(0),
+      make.reported(0, 1, {{"loss", std::numeric_limits<double>::quiet_NaN()}}),
+      make.ended(0, tune::TrialState::kComplete, ""),
+      make.added(1),
+      make.started(1),
+      make.ended(1, tune::TrialState::kFailed, "exit code 1")};
+  tune::open_storage(file, space, test::description_of(space))->append(events);
+  std::ostringstream out, err;
+  program::Console console(out, err, false, false);
+  EXPECT_EQ(study_show(std::vector<std::string>{file.string()}, console), 0);
+  const std::string table = out.str();
+  const size_t first = table.find("\n0 "), second = table.find("\n1 ");
+  ASSERT_TRUE(first != std::string::npos && second != std::string::npos) << table;
+  EXPECT_THAT(table.substr(first, second - first), HasSubstr(" nan "));
+  EXPECT_THAT(table.substr(second), Not(HasSubstr("nan")));
+}
+
 TEST(TextTable, CutsLongCellsAtWholeLettersAndPutsNumbersOnTheRight) {
   EXPECT_EQ(text_table({{"n", "why"}, {"1", "wider than six columns"}}, 6, 20),
             "n  why\n1  wider than six c…\n");

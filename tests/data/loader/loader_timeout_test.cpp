@@ -1,5 +1,7 @@
 // A worker that does not come back is named, and holds nobody up.
+#include <chrono>
 #include <cmath>
+#include <memory>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -97,6 +99,23 @@ TEST(LoaderTimeout, IsANumberOfSecondsAndForWorkers) {
   EXPECT_THAT(made({.workers = 1, .timeout_s = NAN}), HasSubstr("a number of seconds"));
   EXPECT_THAT(made({.workers = 0, .timeout_s = 1}), HasSubstr("for workers"));
   EXPECT_EQ(made({.workers = 1, .timeout_s = 1}), test::kNoError);
+}
+
+// More than a clock of nanoseconds counts: no batch may be given up at once.
+TEST(LoaderTimeout, MayBeLongerThanAnyClock) {
+  for (const double timeout_s : {9.3e9, 1e10, 1e300}) {
+    const auto data = std::make_shared<Gated>(30);
+    data->set_open(false);
+    Loader loader(data, {.batch_size = 10, .workers = 1, .timeout_s = timeout_s});
+    LoaderEpoch epoch = loader.epoch(0);
+    std::thread opens([&] {
+      data->await_calls(1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // for next() to wait; none harms
+      data->set_open(true);
+    });
+    EXPECT_EQ(test::error_of([&] { epoch.next(); }), test::kNoError) << timeout_s;
+    opens.join();
+  }
 }
 
 }  // namespace

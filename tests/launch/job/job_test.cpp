@@ -1,6 +1,7 @@
 #include "muster/launch/job/job.h"
 
 #include <algorithm>
+#include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -40,8 +41,13 @@ std::string refusal(JobSpec spec) {
 TEST(JobSpec, IsCheckedBeforeAnythingStarts) {
   EXPECT_EQ(refusal(two_nodes()), "accepted");
   EXPECT_THAT(refusal({}), HasSubstr("no program"));
-  EXPECT_THAT(refusal({.argv = {"x"}, .nproc_per_node = 0}), HasSubstr("world size 0"));
-  EXPECT_THAT(refusal({.argv = {"x"}, .nnodes = 0}), HasSubstr("world size 0"));
+  EXPECT_THAT(refusal({.argv = {"x"}, .nproc_per_node = 0}), HasSubstr("--nproc-per-node 0"));
+  EXPECT_THAT(refusal({.argv = {"x"}, .nnodes = 0}), HasSubstr("--nnodes 0"));
+  // Ranks are numbered by ints: such products would wrap.
+  for (const int64_t nnodes :
+       {int64_t{65537}, int64_t{1} << 62, std::numeric_limits<int64_t>::max()})
+    EXPECT_THAT(refusal({.argv = {"x"}, .nproc_per_node = 2, .nnodes = nnodes, .master_port = 1}),
+                HasSubstr("a job has 1 to 65536 of them"));
   EXPECT_THAT(refusal({.argv = {"x"}, .nproc_per_node = 100000}),
               HasSubstr("--nproc-per-node 100000"));
   EXPECT_THAT(refusal({.argv = {"x"}, .nnodes = 2, .node_rank = 2, .master_port = 1}),

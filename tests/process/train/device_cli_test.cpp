@@ -239,9 +239,12 @@ TEST(DeviceCommand, AnEvaluationThatIsTooLargeSaysWhichBatchIsIts) {
   const DeviceRun large =
       device_run(test::joined(words, {"--output", folder.path() / "a"}), memory);
   EXPECT_EQ(large.code, 1);
-  EXPECT_THAT(large.err, HasSubstr("fake:0 is out of memory in an evaluation: Tried to allocate "));
   EXPECT_THAT(large.err,
-              HasSubstr("\nhint: take a smaller --eval-batch-size, or another --device"));
+              HasSubstr("fake:0 is out of memory in the test after step 19: Tried to allocate "));
+  EXPECT_THAT(
+      large.err,
+      HasSubstr("\nhint: take a smaller --eval-batch-size: the run is trained and saved, and "
+                "--resume makes the test alone"));
   const DeviceRun small = device_run(
       test::joined(words, {"--output", folder.path() / "b", "--eval-batch-size", "32"}), memory);
   EXPECT_EQ(small.code, 0) << small.err;

@@ -79,6 +79,8 @@ TEST(RunFolderCommand, ASecondProcessIsRefusedByNameAndTheFirstOnesDeathFreesThe
   // is.
   ASSERT_TRUE(first.wait_for("epoch 3/")) << first.err();
   const std::string owner = concat("process ", first.pid(), " on host ", host_name());
+  const Outcome plan = outcome({"train", "--resume", output, "--explain"});
+  EXPECT_EQ(plan.code, 0) << "who only looks needs no leave: " << plan.err;
   for (const Words& second : {words, Words{"train", "--resume", output}}) {
     const Outcome refused = outcome(second);
     EXPECT_EQ(refused.code, 2);

@@ -44,6 +44,8 @@ TEST(TrainRefuses, NumbersThatDoNotFitOrMakeNoSenseHere) {
            {{"--strategy", "dp", "--devices", "100000", "--batch-size", "100000"},
             "--devices: at most 1024"},
            {{"--loader-timeout", "3", "--workers", "0"}, "--loader-timeout: a worker makes"},
+           {{"--max-epochs", "3"}, "unknown flag --max-epochs\nhint: did you mean --epochs?"},
+           {{"--device", "gpu"}, "did you mean \"cuda\"?"},
            {{"--top-k", "99"}, "--top-k: at most the 4 classes"},
            {{"--optimizer", "sgd:momentum=nan"}, "optimizer sgd parameter \"momentum\""},
            {{"--weights", "no.safetensors"}, "--weights no.safetensors: there is no such file"}}) {

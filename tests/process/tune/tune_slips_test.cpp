@@ -1,10 +1,15 @@
 // Slips of those who use the guides: each is met before it costs a study.
+#include <chrono>
 #include <filesystem>
 #include <string>
+#include <thread>
 
 #include <gmock/gmock.h>
+#include <signal.h>
 
+#include "muster/base/file.h"
 #include "muster/base/json.h"
+#include "muster/base/text.h"
 #include "muster/tune/storage/sqlite.h"
 
 #include "tests/process/tune/shell_study.h"
@@ -41,6 +46,39 @@ TEST_F(TuneSlips, ADryRunSaysWhatThisMachineHasNot) {
   EXPECT_THAT(said.out, HasSubstr("trial 0  lr="));
   EXPECT_THAT(said.err,
               AllOf(HasSubstr("on this machine the study would be refused"), HasSubstr("9999")));
+}
+
+// The command's check runs in a folder of its own, before the study has begun.
+TEST_F(TuneSlips, ACheckThatIsEndedLeavesNothing) {
+  const fs::path scratch = folder_.path() / "scratch", slow = folder_.path() / "muster";
+  fs::create_directory(scratch);
+  write_file_atomic(slow, "#!/bin/sh\nexec sleep 1000\n");
+  fs::permissions(slow, fs::perms::owner_all);
+  for (const int signal : {SIGTERM, SIGINT}) {
+    Launched program({"tune",
+                      "--name",
+                      "slow",
+                      "--metric",
+                      "loss",
+                      "--mode",
+                      "min",
+                      "--storage",
+                      storage(),
+                      "--param",
+                      "lr=uniform(0,1)",
+                      "--",
+                      slow,
+                      "train",
+                      "--lr",
+                      "{lr}"},
+                     {.environment = {concat("TMPDIR=", scratch.string())}});
+    while (fs::is_empty(scratch) && is_alive(program.pid()))
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    program.signal(signal);
+    EXPECT_EQ(program.wait().signal, signal) << program.err();
+    EXPECT_TRUE(fs::is_empty(scratch));
+    EXPECT_TRUE(program.nothing_left());
+  }
 }
 
 TEST_F(TuneSlips, AnEmptyTextIsNoDefault) {
