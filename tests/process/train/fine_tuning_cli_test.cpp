@@ -100,6 +100,45 @@ TEST(FineTuningCommand, EvaluateMeasuresTheAveragesThatTheRunTested) {
   EXPECT_GT(std::abs(loss("last") - tested), 1e-6);
 }
 
+// A normalisation that stays in evaluation mode does not mind how many samples it sees.
+TEST(FineTuningCommand, FrozenNormalisationsTakeAnyBatch) {
+  const auto trains = [](const Words& words) {
+    Launched program(words);
+    const int code = program.wait(kTuningLimit).code;
+    return code == 0 ? "trained" : program.err();
+  };
+  const Words resnet{"train",
+                     "--data",
+                     "synthetic:samples=40,test_samples=8,size=16,classes=4",
+                     "--model",
+                     "resnet18",
+                     "--workers",
+                     "0",
+                     "--max-steps",
+                     "2"};
+  const Words frozen{"--freeze", "*bn*,*downsample.1*"};
+  EXPECT_EQ(trains(test::joined(test::joined(resnet, frozen), {"--batch-size", "1"})), "trained");
+  EXPECT_THAT(trains(test::joined(resnet, {"--batch-size", "1", "--freeze", "*bn*"})),
+              HasSubstr("its BatchNorm cannot train on one sample"))
+      << "those beside the stages are not frozen";
+  EXPECT_EQ(trains(cnn_words({"--on-oom",
+                              "split",
+                              "--device",
+                              "fake:0",
+                              "--max-steps",
+                              "2",
+                              "--freeze",
+                              "conv*,bn*"})),
+            "trained");
+  EXPECT_THAT(trains(cnn_words({"--on-oom", "split", "--device", "fake:0", "--freeze", "conv*"})),
+              HasSubstr("smaller micro-batches change what a batch normalisation sees"));
+  // Over all ranks two samples are two.
+  EXPECT_EQ(trains(on_ranks(2, test::joined(resnet, {"--batch-size", "2", "--sync-batch-norm"}))),
+            "trained");
+  EXPECT_THAT(trains(on_ranks(2, test::joined(resnet, {"--batch-size", "2"}))),
+              HasSubstr("hint: take --batch-size 4 or more"));
+}
+
 TEST(FineTuningCommand, OtherClassesTakeANewHead) {
   const test::Folder folder;
   const fs::path old = folder.path() / "old", fresh = folder.path() / "fresh";

@@ -86,6 +86,26 @@ TEST(OutOfMemoryCommand, WhereTheBatchesOfAStepDoNotFitFewerOfThemAreTheAdvice) 
   EXPECT_THAT(eight.err, HasSubstr("fewer --accumulate-grad-batches, or --on-oom fail"));
 }
 
+// A batch of 960 samples is 240 KiB, and the next one is there already.
+TEST(OutOfMemoryCommand, WhereASmallerBatchWouldFitItIsTheAdvice) {
+  const test::Folder folder;
+  const auto run = [&](const std::string& batch, const Words& more, int64_t bytes) {
+    return capped_run(
+        wide(folder.path() / batch, joined({"--on-oom", "split", "--max-steps", "2"}, more), batch),
+        bytes);
+  };
+  const CappedRun large = run("960", {}, 500'000);
+  EXPECT_EQ(large.code, 1);
+  EXPECT_THAT(large.err, HasSubstr("take a smaller --batch-size, fewer"));
+  EXPECT_EQ(run("96", {}, 500'000).code, 0);
+  // The same in a search, with the cause: here the weights are too large.
+  const CappedRun search = run("8", {"--lr", "find:steps=20"}, 150'000);
+  EXPECT_EQ(search.code, 1);
+  EXPECT_THAT(search.err, HasSubstr("out of memory in the search for a learning rate"));
+  EXPECT_THAT(search.err, HasSubstr("hint: no batch size helps; take a smaller model"));
+  EXPECT_THAT(search.err, HasSubstr("cause: "));
+}
+
 TEST(OutOfMemoryCommand, ARunThatEndsSaysTheCauseAndLeavesAReport) {
   const test::Folder folder;
   const fs::path one = folder.path() / "one", two = folder.path() / "two",
