@@ -47,6 +47,7 @@ void make_run(const fs::path& folder) {
        std::map<int64_t, int64_t>{{10, 10}, {20, 20}, {30, 20}, {40, 20}})
     train::write_checkpoint(folder, saved_state(step, best));
   write_file_atomic(folder / "metrics.jsonl", "rows up to 40\n");
+  write_file_atomic(folder / "lr_find.svg", "a plot\n");
   fs::create_directories(folder / "tensorboard");
   write_file_atomic(folder / "tensorboard" / "events", "points up to 40");
 }
@@ -235,6 +236,7 @@ TEST(RunFolder, GoingOnElsewhereTakesWhatLedThereAlong) {
   EXPECT_THAT(train::checkpoint_steps(branch), ElementsAre(30, 20));
   EXPECT_EQ(weight(train::load_checkpoint(branch)), 30);
   EXPECT_EQ(train::step_named_by(branch / "best"), 20);
+  EXPECT_EQ(read_file(branch / "lr_find.svg"), "a plot\n");
   EXPECT_EQ(read_file(branch / "metrics.jsonl"), "rows up to 40\n");
   EXPECT_THAT(train::checkpoint_steps(source), ElementsAre(40, 30, 20, 10));
   // Removing it here leaves it there.
