@@ -107,7 +107,7 @@ TEST(LoaderTimeout, MayBeLongerThanAnyClock) {
     const auto data = std::make_shared<Gated>(30);
     data->set_open(false);
     Loader loader(data, {.batch_size = 10, .workers = 1, .timeout_s = timeout_s});
-    LoaderEpoch epoch = loader.epoch(0);
+    auto epoch = loader.epoch(0);
     std::thread opens([&] {
       data->await_calls(1);
       std::this_thread::sleep_for(std::chrono::milliseconds(20));  // for next() to wait; none harms

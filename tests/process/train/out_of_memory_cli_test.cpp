@@ -82,9 +82,10 @@ TEST(OutOfMemoryCommand, WhereNotEvenOneSampleFitsNoBatchSizeIsTheAdvice) {
 TEST(OutOfMemoryCommand, WhereTheBatchesOfAStepDoNotFitFewerOfThemAreTheAdvice) {
   const test::Folder folder;
   const auto run = [&](const std::string& batch, const Words& more) {
-    return capped_run(
-        wide(folder.path() / batch, joined({"--on-oom", "split", "--max-steps", "2"}, more), batch),
-        380'000);
+    return capped_run(wide(folder.path() / concat(batch, '-', more.size()),
+                           joined({"--on-oom", "split", "--max-steps", "2"}, more),
+                           batch),
+                      380'000);
   };
   EXPECT_EQ(run("96", {}).code, 0);
   for (const CappedRun& large : {run("96", {"--accumulate-grad-batches", "8"}), run("960", {})}) {
