@@ -74,7 +74,7 @@ ENVIRONMENT = {
 }
 
 PREPARE = {
-    "README.md": lambda world: (worlds.program("my_program", "bin/examples/zero")(world),
+    "README.md": lambda world: (worlds.program("my_program", "bin/examples/zero")(world), worlds.trial(world),
                                 world.must(f"mkdir examples && cp -r {world.root}/examples/tune_fashion examples")),
     "docs/data.md": worlds.data,
     "docs/devices.md": worlds.evaluated_run,

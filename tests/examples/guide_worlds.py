@@ -90,6 +90,11 @@ def program(name, text):
     return lambda world: world.write(name, f"#!/bin/bash\nexec {world.build}/{text}\n")
 
 
+def trial(world):
+    """One that reports its rate as the loss: ./train --lr RATE."""
+    world.write("train", "#!/bin/bash\nexec muster report loss=$2 step=1\n")
+
+
 # Folders of images and tables.
 
 def put_images(world, folder, classes, count):
