@@ -49,7 +49,7 @@ def follow(project, bin_folder):
     assert "steps" in said[0], said[0]  # --explain
     for text in said[1:4]:
         assert re.search(r"test loss [0-9.]+, \w+ [0-9.]+", text), text
-    assert re.search(r"test loss [0-9.]+", said[4]), said[4]  # evaluate
+    assert re.match(r"loss [0-9.]+", said[4]), said[4]  # evaluate
     predictions = (project / "predictions.csv").read_text().splitlines()
     assert len(predictions) == 1 + 200, f"{len(predictions)} lines of predictions"
     per_epoch = step_of(project / "runs/a") // 8

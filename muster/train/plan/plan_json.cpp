@@ -54,6 +54,8 @@ Json options_json(const Options& options) {
 }
 
 std::string shown(const auto& value) {
+  if constexpr (std::is_same_v<std::remove_cvref_t<decltype(value)>, bool>)
+    return value ? "on" : "off";
   const std::string text = concat(value);
   return text.empty() ? "none" : text;
 }
@@ -78,6 +80,15 @@ void forget_old_place(const Json& plan,
   };
   const std::string now = path_in(options.data);
   if (!now.empty() && now != path_in(plan.at(kData).get<std::string>())) options.data_dir.clear();
+}
+
+/// Whether the word leaves to the run what it is: the run has settled that.
+bool is_open(std::string_view option, const auto& value) {
+  using Value = std::remove_cvref_t<decltype(value)>;
+  if constexpr (std::is_same_v<Value, std::string>) return value == "auto";
+  if constexpr (std::is_same_v<Value, int64_t>)
+    return option == "validation_samples" && value == TrainOptions().validation_samples;
+  return false;
 }
 
 template <class Options>
@@ -123,7 +134,7 @@ void take_options(const Json& plan, const std::vector<std::string>& said, Option
       if constexpr (std::is_same_v<Value, std::string>) {
         if (is_said && is_moved(name, before, value)) return;
       }
-      if (is_said && value != before) {
+      if (is_said && value != before && !is_open(name, value)) {
         differences.push_back(concat(name, " was ", shown(before), ", now ", shown(value)));
         is_data_other |= name == kData;
       }

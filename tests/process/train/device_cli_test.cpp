@@ -240,7 +240,7 @@ TEST(DeviceCommand, AnEvaluationThatIsTooLargeSaysWhichBatchIsIts) {
       device_run(test::joined(words, {"--output", folder.path() / "a"}), memory);
   EXPECT_EQ(large.code, 1);
   EXPECT_THAT(large.err,
-              HasSubstr("fake:0 is out of memory in the test after step 19: Tried to allocate "));
+              HasSubstr("fake:0 is out of memory in the test after step 17: Tried to allocate "));
   EXPECT_THAT(
       large.err,
       HasSubstr("\nhint: take a smaller --eval-batch-size: the run is trained and saved, and "

@@ -112,6 +112,8 @@ TEST(FineTuningCommand, FrozenNormalisationsTakeAnyBatch) {
                      "synthetic:samples=40,test_samples=8,size=16,classes=4",
                      "--model",
                      "resnet18",
+                     "--validation-samples",
+                     "4",
                      "--workers",
                      "0",
                      "--max-steps",

@@ -301,6 +301,24 @@ TEST(Plan, ResumeTakesOverWhatWasNotSaid) {
   EXPECT_EQ(now.epochs, 9);
 }
 
+// A job that is restarted says the same words each time.
+TEST(Plan, ResumeTakesWordsThatLeaveItToTheRun) {
+  const Json plan = train::to_json(resolve({}));
+  train::TrainOptions now;  // each as it is when nobody says it
+  const std::vector<std::string> said{"monitor", "loss", "validation_split", "validation_samples"};
+  train::take_over(plan, said, now);
+  EXPECT_EQ(now.monitor, "validate_accuracy");
+  EXPECT_EQ(now.validation_samples, plan.at("validation_samples").get<int64_t>());
+  EXPECT_GT(now.validation_samples, 0);
+  now.monitor = "validate_loss";
+  EXPECT_THAT(refusal_of([&] { train::take_over(plan, said, now); }),
+              HasSubstr("monitor was validate_accuracy, now validate_loss"));
+  now.monitor = "auto";
+  now.sync_batch_norm = true;
+  EXPECT_THAT(refusal_of([&] { train::take_over(plan, {"sync_batch_norm"}, now); }),
+              HasSubstr("sync_batch_norm was off, now on"));
+}
+
 TEST(Plan, AnOptionThatIsNewerThanTheCheckpointHadItsDefaultThere) {
   Json plan = train::to_json(resolve({}));
   plan.erase("drop_last");
