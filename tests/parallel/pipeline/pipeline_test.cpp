@@ -52,15 +52,14 @@ std::vector<Case> all_schedules() {
   return cases;
 }
 
-/// Of every schedule that takes the sizes, over random chains.
+/// Of every schedule, over random chains.
 void expect_gradients_of_one_device(torch::Dtype dtype, double tolerance) {
   const unsigned seed = test::seed_of_test();
   SCOPED_TRACE(concat("repeat with MUSTER_TEST_SEED=", seed));
   std::mt19937 random(seed);
-  int runs = 0;
   for (const Case& schedule : all_schedules()) {
     for (int64_t ranks = 1; ranks <= 4; ++ranks) {
-      for (const int64_t micro_batches : {1, 2, 3, 5, 8}) {
+      for (int64_t micro_batches = 1; micro_batches <= 8; ++micro_batches) {
         const int64_t stages = ranks * schedule.stages_per_rank;
         Chain chain(int(stages + int64_t(random() % 3)), random(), dtype);
         const int64_t rows = micro_batches + int64_t(random() % 9);  // mostly uneven
@@ -71,21 +70,13 @@ void expect_gradients_of_one_device(torch::Dtype dtype, double tolerance) {
             concat(schedule.schedule, ", ", ranks, " ranks, ", micro_batches, " of ", rows));
         PipelineOptions options{.schedule = schedule.schedule, .micro_batches = micro_batches};
         options.first_block = random_split(int64_t(chain.net->size()), stages, random);
-        try {
-          Pipeline pipe(blocks_of(chain.net), ranks_on_cpu(ranks), &squares, options);
-          const PipelineStep step = pipe.step({x}, {y});
-          ++runs;
-          EXPECT_LE(difference(gradients_of(chain.net->parameters()), expected), tolerance);
-          EXPECT_NEAR(step.loss.item<double>(), loss, tolerance * std::max(1.0, loss));
-        } catch (const Error& error) {
-          // Schedules say which sizes they do not take.
-          if (error.kind() != ErrorKind::kUsage) throw;
-          EXPECT_THAT(error.what(), HasSubstr("micro-batches"));
-        }
+        Pipeline pipe(blocks_of(chain.net), ranks_on_cpu(ranks), &squares, options);
+        const PipelineStep step = pipe.step({x}, {y});
+        EXPECT_LE(difference(gradients_of(chain.net->parameters()), expected), tolerance);
+        EXPECT_NEAR(step.loss.item<double>(), loss, tolerance * std::max(1.0, loss));
       }
     }
   }
-  EXPECT_GE(runs, 100);
 }
 
 TEST(Pipeline, GradientsAreThoseOfOneDeviceInDouble) {
