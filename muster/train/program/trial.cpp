@@ -41,7 +41,7 @@ TrainAsTrial::TrainAsTrial(std::function<void(const std::string&)> note) : note_
 
 void TrainAsTrial::attach(FitCallbacks& callbacks) {
   if (!tune::checkpoint_dir()) return;
-  link_.emplace();
+  link_.emplace(tune::LinkOptions{.stop_requested = callbacks.stop_requested});
   callbacks.epoch_ended = [this](const EpochEnd& end) { return report(end); };
   callbacks.ended_inside_epoch = [this](const EpochEnd& end) { report(end); };
   callbacks.not_finite = [](const Error& error) {

@@ -26,6 +26,7 @@ using Clock = std::chrono::steady_clock;
 
 // Between two tries to connect: the first, and the longest after doubling.
 constexpr int kFirstRetryMs = 10;
+constexpr int kLookForEndMs = 100;
 constexpr int kLongestRetryMs = 1000;
 
 /// So that sequences of this process are told from those of others of the trial.
@@ -71,6 +72,7 @@ struct TrialLink::Impl {
   LineBuffer lines;
   int64_t sequence = 0;
 
+  bool is_to_end() const { return options.stop_requested && options.stop_requested(); }
   Decision exchange(Report report);
   std::optional<Answer> try_once(const std::string& line, int64_t wanted, std::string& trouble);
   std::optional<Answer> read_answer(int64_t wanted);
@@ -133,6 +135,7 @@ Decision TrialLink::Impl::exchange(Report report) {
       }
       return {.action = answer->action, .reason = answer->reason};
     }
+    if (is_to_end()) return {};  // whoever is to end hears it from its own signal
     if (!lost_since) lost_since = Clock::now();
     const std::chrono::duration<double> gone = Clock::now() - *lost_since;
     if (gone.count() >= options.lease_s) lost(trouble);
@@ -165,6 +168,9 @@ std::optional<Answer> TrialLink::Impl::read_answer(int64_t wanted) {
   std::optional<Answer> found;
   char buffer[4096];
   while (!found) {
+    pollfd socket{.fd = fd.get(), .events = POLLIN, .revents = 0};
+    while (options.stop_requested && ::poll(&socket, 1, kLookForEndMs) <= 0)
+      if (is_to_end()) return std::nullopt;
     const ssize_t got = ::recv(fd.get(), buffer, sizeof buffer, 0);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return std::nullopt;

@@ -46,6 +46,9 @@ struct LinkOptions {
   double lease_s = 60;         ///< how long a link may stay lost
   bool exit_when_lost = true;  ///< else report() throws an environment error then
   std::function<void(std::string_view line)> echo;  ///< outside a study; none: stderr
+  /// This process is to end: report() waits no longer for a tuner that does not answer (stopped, or on a
+  /// machine that is), and goes on. Asked ten times a second while it waits; none: it waits.
+  std::function<bool()> stop_requested;
 };
 
 /// The link of one process to its tuner: what report() above keeps one of. Threads may report at

@@ -1,6 +1,7 @@
 // The client of C++ trials, against a tuner of a few lines that breaks the link when told to.
 #include "muster/tune/trial/report.h"
 
+#include <atomic>
 #include <chrono>
 #include <fstream>
 #include <functional>
@@ -187,6 +188,20 @@ TEST(TrialLinkTest, AnswersThatAreNoneAreAnError) {
   });
   TrialLink link({}, tuner.lookup());
   EXPECT_THAT(test::refusal_of([&] { link.report({{"loss", 1}}); }), HasSubstr("not valid JSON"));
+}
+
+// As one that is stopped: nothing but the trial's own signal can end the wait.
+TEST(TrialLinkTest, AProcessThatIsToEndWaitsForNoAnswer) {
+  std::atomic<bool> is_to_end = false;
+  FakeTuner tuner([&](int listener) {
+    Peer peer(listener);
+    peer.hello();
+    peer.report();
+    is_to_end = true;
+    EXPECT_THAT(test::error_of([&] { peer.read(); }), HasSubstr("has hung up"));
+  });
+  TrialLink link({.stop_requested = [&] { return is_to_end.load(); }}, tuner.lookup());
+  EXPECT_EQ(link.report({{"loss", 1}}).action, Action::kContinue);
 }
 
 TEST(TrialLinkTest, ALinkThatStaysLostIsAnErrorAfterTheLease) {
