@@ -18,7 +18,9 @@ inline constexpr Param kPipelineParams[] = {
         "schedule", "of `muster list schedules`; auto: the fastest by measured times"),
     param<&PipelineStrategyOptions::micro_batches>(
         "micro_batches",
-        "into which a batch is cut; fewer if it has fewer samples; 0: as many as are fastest"),
+        "into which a batch is cut; fewer where one would have less than two samples; 0: as many "
+        "as "
+        "are fastest"),
     param<&PipelineStrategyOptions::split>(
         "split", "the units that stages begin with, by number: 0/3/5; auto: measured"),
     param<&PipelineStrategyOptions::gantt>(
