@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <ostream>
 
+#include "muster/base/counted.h"
 #include "muster/base/error.h"
 #include "muster/base/file.h"
 #include "muster/base/json.h"
@@ -104,12 +105,11 @@ pipeline::ActionLists lists_of(const PipelineWords& words) {
 std::string head_of(const PipelineWords& words, const pipeline::ActionLists& lists) {
   return concat(words.file.empty() ? words.schedule : words.file.filename().string(),
                 ", ",
-                lists.placement.stages(),
-                " stages on ",
-                lists.placement.ranks(),
-                " ranks, ",
-                lists.micro_batches,
-                " micro-batches");
+                counted(lists.placement.stages(), "stage"),
+                " on ",
+                counted(lists.placement.ranks(), "rank"),
+                ", ",
+                counted(lists.micro_batches, "micro-batch", "micro-batches"));
 }
 
 Json to_json(const pipeline::Timeline& timeline, const pipeline::ActionLists& lists) {

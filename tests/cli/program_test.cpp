@@ -151,6 +151,12 @@ activations in flight, at most: 2 1
 )");
 }
 
+TEST(Pipeline, CountsOneAsOne) {
+  Launched muster({"pipeline", "1f1b", "--ranks", "1", "--micro-batches", "1"});
+  EXPECT_EQ(muster.wait().code, 0);
+  EXPECT_THAT(muster.out(), HasSubstr("1f1b, 1 stage on 1 rank, 1 micro-batch: step 3,"));
+}
+
 TEST(Pipeline, RefusesTimesThatDoNotAddUpAndTwoFormsOfOutput) {
   Launched endless({"pipeline", "gpipe", "--ranks", "2", "--forward-time", "1e308"});
   EXPECT_EQ(endless.wait().code, 2);

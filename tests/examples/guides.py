@@ -23,6 +23,7 @@ INLINE = re.compile(r"`((?:build/bin/)?muster [^`]+)`")
 COMMAND = re.compile(r"(?:^|(?<=[\s(]))(?:\S*/)?muster ((?:run|train|evaluate|predict|new|tune|study|report|list|pipeline|data|doctor|gpu|completion|man)\b.*)")
 # Words that depend on the machine.
 OF_MACHINE = re.compile(r"^(workers|threads|device|note) ")
+OF_PROCESSOR = "; convolutions' scratch is guessed on this processor"  # what an estimate of memory says on some
 
 
 class Guides:
@@ -77,7 +78,8 @@ class Guides:
         done = subprocess.run([self.program, *words[1:]], capture_output=True, text=True, check=False, cwd=folder)
         if done.returncode and "no such file" in done.stderr:
             return None
-        return [text for text in (done.stdout or done.stderr).splitlines() if not OF_MACHINE.match(text)]
+        said = (done.stdout or done.stderr).replace(OF_PROCESSOR, "")
+        return [text for text in said.splitlines() if not OF_MACHINE.match(text)]
 
     def plan_faults(self, block):
         """Of commands with --explain, and of `muster pipeline`, each followed by what it prints or the first lines of that."""

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "muster/base/counted.h"
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 
@@ -118,20 +119,25 @@ std::optional<StageTreatment> cheapest_treatment(std::span<const BudgetStage> st
 
 StageTreatment treatment_within(std::span<const BudgetStage> stages,
                                 int64_t budget_bytes,
-                                double offload_bytes_per_s) {
+                                double offload_bytes_per_s,
+                                std::string_view whose) {
   if (auto made = cheapest_treatment(stages, budget_bytes, offload_bytes_per_s)) return *made;
   StageTreatment all;
-  size_t blocks = 0;
+  int64_t blocks = 0;
   for (const BudgetStage& stage : stages) {
     all.again.emplace_back(stage.blocks.size(), true);
-    blocks += stage.blocks.size();
+    blocks += std::ssize(stage.blocks);
   }
   all.offloaded.assign(stages.size(), false);
   const int64_t run_again = peak_bytes(stages, all);
   all.offloaded.assign(stages.size(), true);
   const int64_t on_host = peak_bytes(stages, all);
   throw usage_error(
-      {.refused = concat("activations of ", blocks, " blocks within a budget"),
+      {.refused = concat("activations of ",
+                         whose,
+                         whose.empty() ? "" : ": ",
+                         counted(blocks, "block"),
+                         " within a budget"),
        .rule = concat(
            "with every block checkpointed they need ",
            run_again,

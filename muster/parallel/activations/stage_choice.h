@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "muster/parallel/activations/block_choice.h"
@@ -42,9 +43,11 @@ std::optional<StageTreatment> cheapest_treatment(std::span<const BudgetStage> st
                                                  int64_t budget_bytes,
                                                  double offload_bytes_per_s = 0);
 
-/// The same by a rule's budget. Throws a usage error that says what is needed at least, if none fits.
+/// The same by a rule's budget. Throws a usage error that says what is needed at least, if none fits; it
+/// names `whose` these are, "stage 1 on rank 1".
 StageTreatment treatment_within(std::span<const BudgetStage> stages,
                                 int64_t budget_bytes,
-                                double offload_bytes_per_s);
+                                double offload_bytes_per_s,
+                                std::string_view whose = "");
 
 }  // namespace muster::parallel

@@ -125,8 +125,15 @@ class Measurement {
               const Handed& inputs,
               const PipelineLoss* loss,
               const Tensors* targets,
-              c10::Device device)
-      : stage_({block}, device), inputs_(inputs), loss_(loss), targets_(targets), device_(device) {}
+              c10::Device device,
+              bool again)
+      : stage_({block}, device, {again}),
+        again_(again),
+        plain_({block}, device),
+        inputs_(inputs),
+        loss_(loss),
+        targets_(targets),
+        device_(device) {}
 
   /// Which of two neighbours hold the tensors between them.
   struct Between {
@@ -166,7 +173,10 @@ class Measurement {
         held.bytes() - (held.has(inputs_.tensors) && before.after_input ? input_bytes : 0);
     costs.weight_s = timed([&] { stage_.backward_weight(0); });
     grow(costs.work_bytes, peak_ - before_);
-    if (device_.is_cpu()) costs.work_bytes = input_bytes + bytes_of(outputs_.tensors);
+    if (device_.is_cpu()) {
+      costs.work_bytes = input_bytes + bytes_of(outputs_.tensors);
+      if (again_) costs.work_bytes += bytes_kept_plainly();
+    }
     return costs;
   }
 
@@ -184,6 +194,19 @@ class Measurement {
     for (size_t i = 0; i < outputs_.tensors.size(); ++i)
       gradients_.push_back(outputs_.needs_gradient[i] ? at::ones_like(outputs_.tensors[i])
                                                       : at::Tensor());
+  }
+
+  /// What the block keeps where it is not checkpointed, its inputs apart.
+  double bytes_kept_plainly() {
+    HeldMemory held;
+    plain_.begin(1, false);
+    {
+      const tensor::SavedTensorScope scope(held);
+      plain_.forward(0, inputs_);
+    }
+    const double bytes = held.bytes() - (held.has(inputs_.tensors) ? bytes_of(inputs_.tensors) : 0);
+    plain_.begin(1, false);  // while `held` is there
+    return bytes;
   }
 
   // Of the device's memory; the host's allocator does not say.
@@ -220,6 +243,8 @@ class Measurement {
   }
 
   Stage stage_;
+  bool again_;
+  Stage plain_;  // what stage_ is without checkpointing
   const Handed& inputs_;
   const PipelineLoss* loss_;
   const Tensors* targets_;
@@ -275,8 +300,10 @@ std::vector<BlockCosts> measure_blocks(const std::vector<Block>& blocks,
       const bool last = all.size() + 1 == blocks.size();
       Borrowed borrowed(block);
       borrowed.bring_to(device);
+      const bool again =
+          all.size() < options.checkpointed.size() && options.checkpointed[all.size()];
       Measurement measurement(
-          block, inputs, last && loss ? &loss : nullptr, &targets.tensors, device);
+          block, inputs, last && loss ? &loss : nullptr, &targets.tensors, device, again);
       std::vector<BlockCosts> rounds;
       const int warm_up = std::max(0, options.warm_up);
       for (int i = 0; i < warm_up + std::max(1, options.repeats); ++i) {

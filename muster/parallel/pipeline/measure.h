@@ -22,6 +22,9 @@ struct MeasureOptions {
   /// What is held beside each byte of a parameter: 1 for its gradient, and the optimizer's state
   /// (SGD 0, momentum 1, Adam 2).
   double bytes_beside_parameter = 1;
+  /// By block, whether it is checkpointed (Note [Recomputation]): it keeps its inputs, and runs again in
+  /// backward, in each half that asks for what it made. Empty: none.
+  std::vector<bool> checkpointed = {};
 };
 
 /// Runs each block by itself on `device`, forward and backward, whole and in halves (Note [Backward
@@ -29,7 +32,8 @@ struct MeasureOptions {
 /// block's. What a block needs while it runs is the device's own count; on the CPU it is taken for
 /// the gradients of its inputs and outputs. A block's module is on the device meanwhile, and then
 /// where it was: no device needs to hold the model. Parameters, buffers, gradients and LibTorch's
-/// default generators are left as they were. `example` is one micro-batch of the size that will be
+/// default generators are left as they were. What a checkpointed block has while it runs again is among
+/// work_bytes, on the CPU too: one block of a rank does so at a time. `example` is one micro-batch of the size that will be
 /// used. Throws what a block throws, with its name.
 std::vector<pipeline::BlockCosts> measure_blocks(const std::vector<Block>& blocks,
                                                  const MicroBatch& example,

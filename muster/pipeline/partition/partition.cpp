@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "muster/base/counted.h"
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/pipeline/partition/bounds.h"
@@ -178,9 +179,10 @@ std::optional<Partition> partition(std::span<const BlockCosts> blocks,
                                    const PartitionOptions& options) {
   const int64_t stages = lists.placement.stages();
   if (static_cast<int64_t>(blocks.size()) < stages)
-    throw usage_error({.refused = "the model cannot be cut into so many stages",
-                       .rule = "each stage has at least one block",
-                       .value = concat(blocks.size(), " blocks, ", stages, " stages")});
+    throw usage_error(
+        {.refused = "the model cannot be cut into so many stages",
+         .rule = "each stage has at least one block",
+         .value = concat(counted(std::ssize(blocks), "block"), ", ", counted(stages, "stage"))});
   if (!options.memory_bytes.empty() &&
       static_cast<int64_t>(options.memory_bytes.size()) != lists.placement.ranks())
     throw usage_error(

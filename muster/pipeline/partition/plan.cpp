@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
+#include "muster/base/counted.h"
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/base/text_table.h"
@@ -10,11 +12,6 @@
 
 namespace muster::pipeline {
 namespace {
-
-bool splits_backward(const ActionLists& lists) {
-  return lists.ranks.front().end() !=
-         std::ranges::find(lists.ranks.front(), ActionKind::kBackwardInput, &Action::kind);
-}
 
 std::vector<PipelineSizes> sizes_of(const std::string& schedule, const PlanChoices& choices) {
   const ScheduleEntry& entry = schedules().at(parse_spec(schedule).name);
@@ -41,20 +38,19 @@ std::optional<Schedule> try_make(const std::string& spec,
   }
 }
 
-PipelinePlan plan_of(const std::string& spec,
-                     const PipelineSizes& sizes,
-                     const ActionLists& lists,
-                     const BlockSums& sums,
-                     Partition partition) {
+PipelinePlan plan_with_times(const std::string& spec,
+                             const PipelineSizes& sizes,
+                             const ActionLists& lists,
+                             const BlockSums& sums,
+                             Partition partition) {
   PipelinePlan plan{spec, sizes, std::move(partition), {}, 0, 0};
   plan.stages = stage_times(sums, plan.partition.first_block);
   const Timeline timeline = Simulator(lists).run(plan.stages);
   plan.bubble = timeline.bubble();
   plan.idle_s = timeline.idle_s();
   // What the table is to show as backward, where it comes in halves.
-  for (StageTimes& times : plan.stages) {
-    if (splits_backward(lists)) times.backward_s = times.input_s + times.weight_s;
-  }
+  if (!lists.splits_backward()) return plan;
+  for (StageTimes& times : plan.stages) times.backward_s = times.input_s + times.weight_s;
   return plan;
 }
 
@@ -68,12 +64,12 @@ std::string gap_of(const Partition& partition) {
 std::string head_of(const PipelinePlan& plan) {
   return concat(plan.schedule,
                 ", ",
-                plan.sizes.stages,
-                " stages on ",
-                plan.sizes.ranks,
-                " ranks, ",
-                plan.sizes.micro_batches,
-                " micro-batches: step ",
+                counted(plan.sizes.stages, "stage"),
+                " on ",
+                counted(plan.sizes.ranks, "rank"),
+                ", ",
+                counted(plan.sizes.micro_batches, "micro-batch", "micro-batches"),
+                ": step ",
                 human_duration(plan.partition.step_s),
                 ", bubble ",
                 fixed(100 * plan.bubble, 1),
@@ -110,13 +106,25 @@ std::optional<PipelinePlan> choose_plan(const BlocksFor& blocks,
       was_tried = true;
       auto cut = partition(costs, schedule->lists, options);
       if (cut && (!best || cut->step_s < best->partition.step_s))
-        best = plan_of(spec, sizes, schedule->lists, BlockSums(costs), *std::move(cut));
+        best = plan_with_times(spec, sizes, schedule->lists, BlockSums(costs), *std::move(cut));
     }
   }
   if (!was_tried)
     throw usage_error(
         {.refused = "no pipeline can be made of what there is to choose from", .rule = why_not});
   return best;
+}
+
+PipelinePlan plan_of(const std::string& schedule,
+                     const PipelineSizes& sizes,
+                     std::span<const BlockCosts> blocks,
+                     Split first_block) {
+  const ActionLists lists = make_schedule(schedule, sizes).lists;
+  const BlockSums sums(blocks);
+  Partition cut{.first_block = std::move(first_block)};
+  cut.step_s = cut.at_least_s = Simulator(lists).step_s(stage_times(sums, cut.first_block));
+  cut.rank_bytes = rank_bytes(sums, cut.first_block, lists);
+  return plan_with_times(schedule, sizes, lists, sums, std::move(cut));
 }
 
 std::string explain(const PipelinePlan& plan,

@@ -41,6 +41,13 @@ std::optional<PipelinePlan> choose_plan(const BlocksFor& blocks,
                                         const PlanChoices& choices,
                                         const PartitionOptions& options = {});
 
+/// The plan of a pipeline that is cut already, of blocks that cost this. Throws a usage error for sizes
+/// that the schedule does not take, and for costs that make no sense.
+PipelinePlan plan_of(const std::string& schedule,
+                     const PipelineSizes& sizes,
+                     std::span<const BlockCosts> blocks,
+                     Split first_block);
+
 /// A plan in words: a line on the whole, then a table of the stages with their blocks and times per
 /// micro-batch, and the ranks' bytes. With `measured`, one StageTimes per stage, a column of what
 /// was measured stands beside what was predicted. At most `width` columns.

@@ -1,5 +1,6 @@
 #include "muster/pipeline/schedule/schedule.h"
 
+#include "muster/base/counted.h"
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 
@@ -31,7 +32,11 @@ void require_sizes(std::string_view schedule,
              " ranks, and at least one stage and micro-batch; stages times micro-batches are "
              "at most ",
              kMostActions),
-         .value = concat(stages, " stages, ", ranks, " ranks, ", micro_batches, " micro-batches")});
+         .value = concat(counted(stages, "stage"),
+                         ", ",
+                         counted(ranks, "rank"),
+                         ", ",
+                         counted(micro_batches, "micro-batch", "micro-batches"))});
   }
   if (stages % ranks == 0 && stages / ranks >= least && stages / ranks <= most) return;
   std::string rule = "there are as many stages as ranks";
@@ -39,7 +44,7 @@ void require_sizes(std::string_view schedule,
   if (most > least) rule = concat("all ranks have equally many stages, at least ", least);
   throw usage_error({.refused = concat("the stages do not suit ", schedule),
                      .rule = rule,
-                     .value = concat(stages, " stages on ", ranks, " ranks"),
+                     .value = concat(counted(stages, "stage"), " on ", counted(ranks, "rank")),
                      .hint = "see `muster list schedules`"});
 }
 

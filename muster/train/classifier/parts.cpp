@@ -45,13 +45,13 @@ std::shared_ptr<models::Classifier> make_initial_model(const TrainPlan& plan, bo
 void check_model(const TrainPlan& plan) {
   const int64_t replicas = plan.world_size / plan.ranks_per_replica;
   const int64_t last = plan.samples_per_epoch % plan.options.batch_size;
-  // A batch's samples are seen by a rank; its ranks' shares differ by one at most. Over all ranks, all.
-  const int64_t shares = plan.options.sync_batch_norm ? 1 : replicas;
-  const bool always = plan.options.batch_size < 2 * shares;
+  // The ranks' shares of a batch differ by one at most. Over all ranks (--sync-batch-norm) a rank needs two
+  // as well: torch::nn's layers look at their own samples.
+  const bool always = plan.options.batch_size < 2 * replicas;
   const bool is_known = plan.options.batch_size.search.empty();
   // BatchNorm is of the models of images.
   const bool one_sample =
-      plan.spec.is_image() && is_known && (always || (last > 0 && last < 2 * shares));
+      plan.spec.is_image() && is_known && (always || (last > 0 && last < 2 * replicas));
   if (!one_sample && plan.model_params.empty()) return;
   const auto model = make_initial_model(plan, /*is_resumed=*/true);  // whatever its weights
   if (!one_sample) return;
@@ -76,7 +76,7 @@ void check_model(const TrainPlan& plan) {
                                   " from ",
                                   plan.samples_per_epoch,
                                   " samples"),
-         .hint = always ? concat("take --batch-size ", 2 * shares, " or more")
+         .hint = always ? concat("take --batch-size ", 2 * replicas, " or more")
                         : "take --drop-last, or another --batch-size"});
   }
 }

@@ -3,10 +3,10 @@
 #include <string>
 #include <string_view>
 
+#include "muster/base/counted.h"
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/optim/schedule.h"
-#include "muster/train/plan/counted.h"
 
 namespace muster::train {
 namespace {

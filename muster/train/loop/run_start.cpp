@@ -5,13 +5,13 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
+#include "muster/base/counted.h"
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/tensor/intraop_threads.h"
 #include "muster/train/checkpoints/model_state.h"
 #include "muster/train/loop/alike_on_ranks.h"
-#include "muster/train/plan/counted.h"
 #include "muster/train/replicas/first_rank.h"
 
 namespace muster::train {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "muster/base/counted.h"
 #include "muster/base/text.h"
 #include "muster/distributed/meet/backend.h"
 #include "muster/parallel/hook/comm_hook.h"
-#include "muster/train/plan/counted.h"
 #include "muster/train/plan/lr_search.h"
 #include "muster/train/plan/placement.h"
 

@@ -1,8 +1,8 @@
 #include "muster/train/progress/messages.h"
 
+#include "muster/base/counted.h"
 #include "muster/base/metric_text.h"
 #include "muster/base/text.h"
-#include "muster/train/plan/counted.h"
 
 namespace muster::train {
 

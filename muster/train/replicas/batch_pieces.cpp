@@ -28,13 +28,17 @@ data::Batch rows_of(const data::Batch& batch,
   return piece;
 }
 
+int64_t pieces_of_batch(int64_t samples, int64_t parts) {
+  return std::min(parts, std::max<int64_t>(1, samples / 2));
+}
+
 std::vector<data::Batch> cut_by_samples(const data::Batch& batch,
                                         int64_t parts,
                                         std::string_view owner) {
   std::vector<data::Batch> pieces;
-  const int64_t most = std::max<int64_t>(1, batch.size() / 2);
+  const int64_t count = pieces_of_batch(batch.size(), parts);
   int64_t begin = 0;
-  for (const int64_t rows : parallel::rows_of_micro_batches(batch.size(), std::min(parts, most))) {
+  for (const int64_t rows : parallel::rows_of_micro_batches(batch.size(), count)) {
     pieces.push_back(rows_of(batch, begin, begin + rows, owner, "take --strategy ddp or fsdp"));
     begin += rows;
   }

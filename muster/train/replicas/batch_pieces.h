@@ -10,8 +10,11 @@
 
 namespace muster::train {
 
-/// Rows of a batch as batches of their own: `parts`, as even as can be, of two rows at least where it
-/// has as many, since a batch normalisation needs two. Throws a usage error that names `owner` for a
+/// Into how many pieces cut_by_samples() cuts a batch of so many samples: into `parts`, or fewer, of two
+/// at least, since a batch normalisation needs two.
+int64_t pieces_of_batch(int64_t samples, int64_t parts);
+
+/// Rows of a batch as batches of their own: pieces_of_batch(), as even as can be. Throws a usage error that names `owner` for a
 /// tensor that has no row for each sample.
 std::vector<data::Batch> cut_by_samples(const data::Batch& batch,
                                         int64_t parts,

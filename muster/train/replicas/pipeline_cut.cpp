@@ -6,12 +6,14 @@
 #include <set>
 #include <utility>
 
+#include "muster/base/counted.h"
 #include "muster/base/text.h"
 #include "muster/parallel/activations/block_choice.h"
 #include "muster/parallel/activations/blocks.h"
 #include "muster/pipeline/schedule/schedule.h"
 #include "muster/tensor/device/device_memory.h"
 #include "muster/train/plan/fit_plan.h"
+#include "muster/train/replicas/batch_pieces.h"
 #include "muster/train/replicas/first_rank.h"
 #include "muster/train/replicas/pipeline_measurements.h"
 
@@ -30,15 +32,35 @@ constexpr const char* kRanksKey = "ranks";
 constexpr const char* kScheduleKey = "schedule";
 constexpr const char* kSplitKey = "split";
 constexpr const char* kMicroBatchesKey = "micro_batches";
+constexpr const char* kTreatmentKey = "treatment";  // what runs again / waits on the host, in bits
 constexpr const char* kPredictedKey = "predicted";  // by stage; see to_json(StageAccount)
 constexpr const char* kMeasuredKey = "measured";    // likewise
+
+std::string text_of_bits(const std::vector<bool>& bits) {
+  std::string text;
+  for (const bool bit : bits) text += bit ? '1' : '0';
+  return text;
+}
+
+std::vector<bool> bits_from(std::string_view text) {
+  std::vector<bool> bits;
+  for (const char c : text) bits.push_back(c == '1');
+  return bits;
+}
+
+/// "0110/01", or nothing where all is kept where it is.
+std::string text_of_treatment(const PipelineCut& cut) {
+  const std::string text = concat(text_of_bits(cut.checkpointed), '/', text_of_bits(cut.offloaded));
+  return text.find('1') == std::string::npos ? "" : text;
+}
 
 /// Whether the record is of this cut.
 bool is_of(const Json& record, const PipelineCut& cut, int64_t ranks) {
   return record.is_object() && record.value(kRanksKey, int64_t{0}) == ranks &&
          record.value(kScheduleKey, std::string()) == cut.schedule &&
          record.value(kMicroBatchesKey, int64_t{0}) == cut.micro_batches &&
-         record.value(kSplitKey, std::string()) == text_of_split(cut.first_block);
+         record.value(kSplitKey, std::string()) == text_of_split(cut.first_block) &&
+         record.value(kTreatmentKey, std::string()) == text_of_treatment(cut);
 }
 
 /// Each parameter is on the rank of its unit: there is no place for others.
@@ -110,7 +132,7 @@ void require_units(const std::vector<Block>& blocks,
                                     ranks * schedule.stages_per_rank,
                                     " stages of ",
                                     schedule.name),
-                     .value = concat(blocks.size(), blocks.size() == 1 ? " unit" : " units"),
+                     .value = counted(std::ssize(blocks), "unit"),
                      .hint = concat(schedule.stages_per_rank > 1
                                         ? "take a schedule of one stage a rank, as 1f1b is, or "
                                         : "take ",
@@ -144,37 +166,53 @@ PipelineStrategyOptions as_before(PipelineStrategyOptions options,
   return options;
 }
 
-std::string text_of_bits(const std::vector<bool>& bits) {
-  std::string text;
-  for (const bool bit : bits) text += bit ? '1' : '0';
-  return text;
+Json to_json(const PipelineMeasurements::Found& found) {
+  return {found.schedule,
+          found.micro_batches,
+          text_of_split(found.first_block),
+          found.times_room,
+          found.forecast,
+          to_json(found.predicted)};
 }
 
-std::vector<bool> bits_from(std::string_view text) {
-  std::vector<bool> bits;
-  for (const char c : text) bits.push_back(c == '1');
-  return bits;
+void take_forecast(PipelineCut& cut, const Json& found) {
+  cut.times_room = found.at(3);
+  cut.forecast = found.at(4);
+  cut.predicted = stages_from(found.at(5));
 }
 
-/// What is checkpointed and offloaded.
+/// What is checkpointed and offloaded within a budget.
 void choose_treatment(PipelineCut& cut,
-                      const PipelineMeasurements& measured,
-                      const StrategyRequest& request) {
-  using Kind = parallel::BlockRule::Kind;
-  const auto rule = parallel::parse_block_rule(request.plan.options.activation_checkpointing,
-                                               "--activation-checkpointing");
-  if (rule.kind == Kind::kOff) return;
-  if (rule.kind != Kind::kBudget) {
-    cut.checkpointed = parallel::blocks_by_rule(rule, std::vector<BlockBytes>(cut.blocks.size()));
-    return;
-  }
+                      PipelineMeasurements& measured,
+                      const StrategyRequest& request,
+                      const std::vector<double>& room) {
+  if (cut.rule.kind != parallel::BlockRule::Kind::kBudget) return;
   const std::string chosen = found_by_first_rank(request.group, [&] {
-    const PipelineMeasurements::Treated treated = measured.within(rule, cut);
-    return concat(text_of_bits(treated.checkpointed), '/', text_of_bits(treated.offloaded));
+    const PipelineMeasurements::Treated treated = measured.within(cut.rule, cut);
+    const PipelineCut made{.checkpointed = treated.checkpointed, .offloaded = treated.offloaded};
+    Json found =
+        Json::array({text_of_bits(treated.checkpointed), text_of_bits(treated.offloaded), nullptr});
+    if (cut.is_measured && !text_of_treatment(made).empty())
+      found[2] = to_json(measured.treated(cut, treated, room));
+    return found.dump();
   });
-  const size_t between = chosen.find('/');
-  cut.checkpointed = bits_from(std::string_view(chosen).substr(0, between));
-  cut.offloaded = bits_from(std::string_view(chosen).substr(between + 1));
+  const Json found = Json::parse(chosen);
+  cut.checkpointed = bits_from(found.at(0).get<std::string>());
+  cut.offloaded = bits_from(found.at(1).get<std::string>());
+  if (!found.at(2).is_null()) take_forecast(cut, found.at(2));
+}
+
+/// Of units by their number alone; empty: none, or it follows from their cut.
+std::vector<bool> named_by(const parallel::BlockRule& rule, size_t units) {
+  if (rule.kind != parallel::BlockRule::Kind::kEvery) return {};
+  return parallel::blocks_by_rule(rule, std::vector<BlockBytes>(units));
+}
+
+/// Whether a search finds the batch, or has found it: the batches that it tries are of whole
+/// micro-batches, as many as are asked for.
+bool is_batch_searched(const FitPlan& plan) {
+  const BatchSize& size = plan.options.batch_size;
+  return !size.search.empty() || !size.found_by.empty();
 }
 
 }  // namespace
@@ -193,6 +231,28 @@ std::string treatment_text(const PipelineCut& cut) {
                                        offloaded == 1 ? " stage wait" : " stages wait",
                                        " on the host")
                               : "");
+}
+
+std::string room_text(const PipelineCut& cut) {
+  using Kind = parallel::BlockRule::Kind;
+  if (!(cut.times_room > 1)) return "";
+  const std::string more = concat(fixed(100 * (cut.times_room - 1), 0), " % more");
+  if (!text_of_treatment(cut).empty() && cut.rule.kind == Kind::kBudget)
+    return concat("; it wants ", more, " than the memory that is free, less a twentieth");
+  return concat(
+      "; no cut fits into the memory that is free, less a twentieth: this one wants least, ",
+      more,
+      cut.rule.kind == Kind::kOff ? "; --activation-checkpointing blocks keeps less" : "");
+}
+
+std::string schedule_text(const PipelineCut& cut) {
+  const bool has_fewer = cut.micro_batches < cut.asked_micro_batches;
+  return concat(
+      cut.schedule,
+      " of ",
+      counted(cut.micro_batches, "micro-batch", "micro-batches"),
+      has_fewer ? concat(" of two samples at least (", cut.asked_micro_batches, " were asked for)")
+                : "");
 }
 
 std::string choice_text(const PipelineCut& cut, const PipelineStrategyOptions& options) {
@@ -221,6 +281,8 @@ Json record_of(const PipelineCut& cut, int64_t ranks, const std::vector<StageAcc
                  {kScheduleKey, cut.schedule},
                  {kMicroBatchesKey, cut.micro_batches},
                  {kSplitKey, text_of_split(cut.first_block)}};
+  if (const std::string treatment = text_of_treatment(cut); !treatment.empty())
+    record[kTreatmentKey] = treatment;
   if (!cut.predicted.empty()) record[kPredictedKey] = to_json(cut.predicted);
   if (!measured.empty()) record[kMeasuredKey] = to_json(measured);
   return record;
@@ -272,42 +334,38 @@ PipelineCut cut_module(std::vector<Block> blocks,
                        int64_t ranks,
                        std::string_view owner) {
   PipelineCut cut{.blocks = std::move(blocks)};
-  PipelineMeasurements measured(cut.blocks, request, ranks);
+  cut.rule = parallel::parse_block_rule(request.plan.options.activation_checkpointing,
+                                        "--activation-checkpointing");
+  cut.checkpointed = named_by(cut.rule, cut.blocks.size());
+  PipelineMeasurements measured(cut.blocks, request, ranks, cut.checkpointed);
   PipelineStrategyOptions options = as_before(asked, request.record, ranks);
+  cut.asked_micro_batches = asked.micro_batches;
+  if (options.micro_batches != kMeasuredMicroBatches && !is_batch_searched(request.plan))
+    options.micro_batches = pieces_of_batch(request.plan.batch_per_rank, options.micro_batches);
   const auto& schedule = schedule_with_fewest_stages(options);
   if (options.split == kMeasured) require_units(cut.blocks, schedule, ranks, owner);
   const bool is_open =
       options.schedule == kMeasured || options.micro_batches == kMeasuredMicroBatches;
   if (options.split == kMeasured && !is_open && ranks == 1 && schedule.stages_per_rank == 1)
     options.split = "0";
+  std::vector<double> room;
   if (options.split == kMeasured) {
     cut.is_measured = true;
-    const std::vector<double> room = room_of_ranks(request, ranks);
-    const std::string found = found_by_first_rank(request.group, [&] {
-      const PipelineMeasurements::Found fastest = measured.fastest(options, room);
-      return Json{fastest.schedule,
-                  fastest.micro_batches,
-                  text_of_split(fastest.first_block),
-                  fastest.times_room,
-                  fastest.forecast,
-                  to_json(fastest.predicted)}
-          .dump();
-    });
-    const Json words = Json::parse(found);
-    options.schedule = words.at(0);
-    options.micro_batches = words.at(1);
-    options.split = words.at(2);
-    cut.times_room = words.at(3);
-    cut.forecast = words.at(4);
-    cut.predicted = stages_from(words.at(5));
+    room = room_of_ranks(request, ranks);
+    const Json found = Json::parse(found_by_first_rank(
+        request.group, [&] { return to_json(measured.fastest(options, room)).dump(); }));
+    options.schedule = found.at(0);
+    options.micro_batches = found.at(1);
+    options.split = found.at(2);
+    take_forecast(cut, found);
   }
   cut.schedule = options.schedule;
   cut.micro_batches = options.micro_batches;
   cut.first_block = split_from(options.split, owner);
   require_stages(cut, owner);
+  choose_treatment(cut, measured, request, room);
   if (!cut.is_measured && is_of(request.record, cut, ranks))
     cut.predicted = stages_from(request.record.value(kPredictedKey, Json()));
-  choose_treatment(cut, measured, request);
   return cut;
 }
 

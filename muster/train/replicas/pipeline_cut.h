@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "muster/parallel/activations/block_choice.h"
 #include "muster/parallel/pipeline/block.h"
 #include "muster/pipeline/partition/blocks.h"
 #include "muster/train/replicas/pipeline_stages.h"
@@ -19,6 +20,7 @@ struct PipelineStrategyOptions {
   int64_t micro_batches = 4;
   std::string split = "auto";
   std::string gantt;
+  double timeout = 0;
 };
 
 /// Of `split` and of `schedule`.
@@ -31,18 +33,25 @@ inline constexpr int64_t kMeasuredMicroBatches = 0;
 // schedule for whose stages there are units is cut where its simulated step is shortest, and the
 // shortest of all is taken. A micro-batch is normalised by itself and rounds by itself, so the choice
 // is kept in the checkpoints: who goes on on as many ranks goes on with it.
+//
+// Units that run again are measured so where --activation-checkpointing names them. Within a budget
+// they follow from the cut, which is chosen as if all were kept; what is predicted, and whether it
+// fits, is of the treated one.
 
 /// The units of a module, as stages of a pipeline.
 struct PipelineCut {
   std::vector<parallel::Block> blocks;
-  pipeline::Split first_block;     ///< by stage
-  std::string schedule;            ///< as the options say, or the one chosen
-  int64_t micro_batches = 0;       ///< likewise
-  std::vector<bool> checkpointed;  ///< by block; empty: none
-  std::vector<bool> offloaded;     ///< by stage; empty: none
-  bool is_measured = false;        ///< what the options leave open, now
-  /// Of a measured one where none fits into the ranks' memory: how many times what a rank has it
-  /// takes, which is the least; else 1.
+  pipeline::Split first_block;  ///< by stage
+  std::string schedule;         ///< as the options say, or the one chosen
+  /// Likewise, as many as a whole batch is cut into (pieces_of_batch).
+  int64_t micro_batches = 0;
+  int64_t asked_micro_batches = 0;  ///< as the options say
+  std::vector<bool> checkpointed;   ///< by block; empty: none
+  std::vector<bool> offloaded;      ///< by stage; empty: none
+  bool is_measured = false;         ///< what the options leave open, now
+  parallel::BlockRule rule;         ///< of --activation-checkpointing
+  /// Of a measured one that does not fit into the ranks' memory: how many times what a rank has it
+  /// takes, which is the least but within a budget of activations; else 1.
   double times_room = 1;
   std::string forecast;  ///< of a measured one: how long a step is, and what of it is bubble
   std::vector<StageAccount>
@@ -78,6 +87,10 @@ PipelineCut cut_module(std::vector<parallel::Block> blocks,
 /// " (measured: …; the same again: split=0/2)": how a choice that the options leave open came about, now or
 /// before this run, and the parameters that leave nothing to measure. Empty where they left none open.
 std::string choice_text(const PipelineCut& cut, const PipelineStrategyOptions& options);
+/// "; no cut fits …", where none does, or nothing.
+std::string room_text(const PipelineCut& cut);
+/// "1f1b of 4 micro-batches"; also how many were asked for, if that is more.
+std::string schedule_text(const PipelineCut& cut);
 /// "; 2 of 6 units run again; activations of 1 stage wait on the host", or less of it.
 std::string treatment_text(const PipelineCut& cut);
 

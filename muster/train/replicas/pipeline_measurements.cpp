@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cmath>
 #include <exception>
-#include <map>
 #include <utility>
 
 #include <ATen/Parallel.h>
@@ -24,6 +23,7 @@
 #include "muster/tensor/device/generators.h"
 #include "muster/train/plan/fit_plan.h"
 #include "muster/train/plan/precision.h"
+#include "muster/train/replicas/batch_pieces.h"
 
 namespace muster::train::detail {
 namespace {
@@ -65,6 +65,60 @@ double state_bytes_per_byte(const FitPlan& plan) {
   return bytes / static_cast<double>(parameter.nbytes());
 }
 
+/// How many times what a rank has the plan takes, of the rank of which that is most; 1 where it fits.
+double times_of_room(const pipeline::PipelinePlan& plan, const std::vector<double>& room) {
+  double times = 1;
+  for (size_t rank = 0; rank < room.size(); ++rank)
+    times = std::max(times, plan.partition.rank_bytes[rank] / std::max(1.0, room[rank]));
+  return times;
+}
+
+PipelineMeasurements::Found found_of(const pipeline::PipelinePlan& plan, double times_room) {
+  return {plan.schedule,
+          plan.sizes.micro_batches,
+          plan.partition.first_block,
+          times_room,
+          concat("a step of ",
+                 time_text(plan.partition.step_s),
+                 ", bubble ",
+                 fixed(100 * plan.bubble, 1),
+                 " %"),
+          predicted_stages(plan)};
+}
+
+/// What a stage of blocks `first` to `last` costs whose activations wait on the host: its ends stay,
+/// and all of one micro-batch is there while it goes out or comes back. See Note [Bytes of stages].
+void let_wait_on_host(std::vector<pipeline::BlockCosts>& costs,
+                      size_t first,
+                      size_t last,
+                      const std::vector<BlockBytes>& bytes,
+                      double bytes_per_s) {
+  double whole = 0;
+  for (size_t block = first; block <= last; ++block) whole += costs[block].activation_bytes;
+  for (size_t block = first; block <= last; ++block) {
+    costs[block].activation_bytes = costs[block].kept_bytes = 0;
+    costs[block].work_bytes += whole;  // the most of the blocks counts
+  }
+  costs[first].input_bytes = static_cast<double>(bytes[first].input);
+  costs[last].output_bytes = static_cast<double>(bytes[last].output);
+  const double way_s = whole / bytes_per_s;
+  for (const auto time : {&pipeline::BlockCosts::forward_s,
+                          &pipeline::BlockCosts::backward_s,
+                          &pipeline::BlockCosts::input_s})
+    costs[first].*time += way_s;
+}
+
+/// "stage 1 on rank 1", "stages 0 and 3 on rank 0 of each pipeline"
+std::string stages_text(const std::vector<int64_t>& stages, int64_t rank, bool has_replicas) {
+  std::vector<std::string> numbers;
+  for (const int64_t stage : stages) numbers.push_back(std::to_string(stage));
+  return concat(numbers.size() == 1 ? "stage " : "stages ",
+                join(numbers, " and "),
+                " on rank ",
+                rank,
+                has_replicas ? " of each pipeline" : "");
+}
+
 }  // namespace
 
 pipeline::PlanChoices PipelineMeasurements::choices(const PipelineStrategyOptions& options) const {
@@ -81,14 +135,20 @@ pipeline::PlanChoices PipelineMeasurements::choices(const PipelineStrategyOption
     choices.micro_batches = {options.micro_batches};
   } else {
     const int64_t most =
-        ranks_ == 1 ? 1 : std::min(request_.plan.batch_per_rank, kMostForEachRank * ranks_);
-    for (int64_t count = 1; count <= std::max<int64_t>(1, most); count *= 2)
-      choices.micro_batches.push_back(count);
+        ranks_ == 1 ? 1 : pieces_of_batch(request_.plan.batch_per_rank, kMostForEachRank * ranks_);
+    for (int64_t count = 1; count <= most; count *= 2) choices.micro_batches.push_back(count);
   }
   return choices;
 }
 
-std::vector<pipeline::BlockCosts> PipelineMeasurements::costs(int64_t micro_batches) const {
+const std::vector<pipeline::BlockCosts>& PipelineMeasurements::costs(int64_t micro_batches) {
+  const auto known = costs_.find(micro_batches);
+  if (known != costs_.end()) return known->second;
+  return costs_[micro_batches] = measure(micro_batches, checkpointed_);
+}
+
+std::vector<pipeline::BlockCosts> PipelineMeasurements::measure(
+    int64_t micro_batches, const std::vector<bool>& checkpointed) const {
   const tensor::GeneratorAsItWas generator(request_.generator);
   const PrecisionGuard guard(request_.plan.precision.kind, request_.device);
   const int64_t rows = rows_of(micro_batches);
@@ -103,23 +163,21 @@ std::vector<pipeline::BlockCosts> PipelineMeasurements::costs(int64_t micro_batc
       {.warm_up = 1,
        .repeats = 3,
        .threads_per_rank = at::get_num_threads(),
-       .bytes_beside_parameter = 1 + state_bytes_per_byte(request_.plan)});
+       .bytes_beside_parameter = 1 + state_bytes_per_byte(request_.plan),
+       .checkpointed = checkpointed});
 }
 
 PipelineMeasurements::Found PipelineMeasurements::fastest(const PipelineStrategyOptions& options,
                                                           const std::vector<double>& room) {
-  std::map<int64_t, std::vector<pipeline::BlockCosts>> measured;
   std::exception_ptr no_room;
   const pipeline::BlocksFor costs_for = [&](int64_t micro_batches) {
-    const auto known = measured.find(micro_batches);
-    if (known != measured.end()) return known->second;
     try {
-      return measured[micro_batches] = costs(micro_batches);
+      return costs(micro_batches);
     } catch (const std::exception&) {
       // A unit does not fit with so many rows: choose_plan() goes on to the next number.
       if (!memory::is_oom(std::current_exception())) throw;
       no_room = std::current_exception();
-      return measured[micro_batches] = {};
+      return costs_[micro_batches] = {};
     }
   };
   const pipeline::PlanChoices all = choices(options);
@@ -132,23 +190,9 @@ PipelineMeasurements::Found PipelineMeasurements::fastest(const PipelineStrategy
       throw;
     }
   };
-  const auto found = [](const pipeline::PipelinePlan& plan, double times_room) {
-    return Found{plan.schedule,
-                 plan.sizes.micro_batches,
-                 plan.partition.first_block,
-                 times_room,
-                 concat("a step of ",
-                        human_duration(plan.partition.step_s),
-                        ", bubble ",
-                        fixed(100 * plan.bubble, 1),
-                        " %"),
-                 predicted_stages(plan)};
-  };
-  if (const auto plan = within(room, 1)) return found(*plan, 1);
+  if (const auto plan = within(room, 1)) return found_of(*plan, 1);
   pipeline::PipelinePlan least = within({}, 1).value();
-  double fits = 1, too_small = 1;  // these times the room
-  for (size_t rank = 0; rank < room.size(); ++rank)
-    fits = std::max(fits, least.partition.rank_bytes[rank] / std::max(1.0, room[rank]));
+  double fits = times_of_room(least, room), too_small = 1;  // these times the room
   while (fits > 1.01 * too_small) {
     const double between = std::sqrt(fits * too_small);
     if (auto plan = within(room, between)) {
@@ -158,7 +202,7 @@ PipelineMeasurements::Found PipelineMeasurements::fastest(const PipelineStrategy
       too_small = between;
     }
   }
-  return found(least, fits);
+  return found_of(least, fits);
 }
 
 std::vector<BlockBytes> PipelineMeasurements::bytes(int64_t micro_batches) const {
@@ -216,7 +260,7 @@ double PipelineMeasurements::offload_bytes_per_s(const parallel::BlockRule& budg
 }
 
 PipelineMeasurements::Treated PipelineMeasurements::within(const parallel::BlockRule& budget,
-                                                           const PipelineCut& cut) const {
+                                                           const PipelineCut& cut) {
   const pipeline::PipelineSizes sizes{
       .stages = std::ssize(cut.first_block), .ranks = ranks_, .micro_batches = cut.micro_batches};
   if (!budget.stage_budgets.empty() && budget.stage_budgets.size() != cut.first_block.size())
@@ -226,12 +270,14 @@ PipelineMeasurements::Treated PipelineMeasurements::within(const parallel::Block
          .value = concat(budget.stage_budgets.size(), " of them")});
   const auto lists = pipeline::make_schedule(cut.schedule, sizes).lists;
   std::vector<BlockBytes> all = bytes(cut.micro_batches);
-  const std::vector<pipeline::BlockCosts> times = costs(cut.micro_batches);
+  const std::vector<pipeline::BlockCosts>& times = costs(cut.micro_batches);
   for (size_t block = 0; block < all.size(); ++block) all[block].cost = times[block].forward_s;
   const double rate = offload_bytes_per_s(budget);
   Treated treated{.checkpointed = std::vector<bool>(blocks_.size()),
-                  .offloaded = std::vector<bool>(cut.first_block.size())};
-  const auto treat = [&](const std::vector<int64_t>& numbers, int64_t budget_bytes) {
+                  .offloaded = std::vector<bool>(cut.first_block.size()),
+                  .offload_bytes_per_s = rate};
+  const bool has_replicas = request_.group.world_size() > ranks_;
+  const auto treat = [&](int64_t rank, const std::vector<int64_t>& numbers, int64_t budget_bytes) {
     std::vector<parallel::BudgetStage> stages;
     for (const int64_t number : numbers) {
       parallel::BudgetStage& stage = stages.emplace_back();
@@ -239,7 +285,8 @@ PipelineMeasurements::Treated PipelineMeasurements::within(const parallel::Block
       for (size_t block = 0; block < blocks_.size(); ++block)
         if (stage_of(block, cut.first_block) == number) stage.blocks.push_back(all[block]);
     }
-    const auto made = parallel::treatment_within(stages, budget_bytes, rate);
+    const auto made = parallel::treatment_within(
+        stages, budget_bytes, rate, stages_text(numbers, rank, has_replicas));
     for (size_t s = 0; s < numbers.size(); ++s) {
       const auto number = static_cast<size_t>(numbers[s]);
       treated.offloaded[number] = made.offloaded[s];
@@ -250,11 +297,34 @@ PipelineMeasurements::Treated PipelineMeasurements::within(const parallel::Block
   };
   for (int64_t rank = 0; rank < ranks_; ++rank) {
     const std::vector<int64_t> mine = lists.placement.stages_of(rank);
-    if (budget.stage_budgets.empty()) treat(mine, budget.budget_bytes);
+    if (budget.stage_budgets.empty()) treat(rank, mine, budget.budget_bytes);
     for (size_t s = 0; !budget.stage_budgets.empty() && s < mine.size(); ++s)
-      treat({mine[s]}, budget.stage_budgets[static_cast<size_t>(mine[s])]);
+      treat(rank, {mine[s]}, budget.stage_budgets[static_cast<size_t>(mine[s])]);
   }
+  treated.bytes = std::move(all);
   return treated;
+}
+
+PipelineMeasurements::Found PipelineMeasurements::treated(const PipelineCut& cut,
+                                                          const Treated& treatment,
+                                                          const std::vector<double>& room) const {
+  std::vector<pipeline::BlockCosts> costs = measure(cut.micro_batches, treatment.checkpointed);
+  for (size_t stage = 0; stage < cut.first_block.size(); ++stage) {
+    if (!treatment.offloaded[stage]) continue;
+    const bool is_last = stage + 1 == cut.first_block.size();
+    const auto end = is_last ? costs.size() : static_cast<size_t>(cut.first_block[stage + 1]);
+    let_wait_on_host(costs,
+                     static_cast<size_t>(cut.first_block[stage]),
+                     end - 1,
+                     treatment.bytes,
+                     treatment.offload_bytes_per_s);
+  }
+  const pipeline::PipelinePlan plan = pipeline::plan_of(
+      cut.schedule,
+      {.stages = std::ssize(cut.first_block), .ranks = ranks_, .micro_batches = cut.micro_batches},
+      costs,
+      cut.first_block);
+  return found_of(plan, times_of_room(plan, room));
 }
 
 }  // namespace muster::train::detail

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "muster/parallel/activations/block_choice.h"
@@ -19,12 +21,15 @@ namespace muster::train::detail {
 /// no device has to hold more than one at work.
 class PipelineMeasurements {
  public:
+  /// `checkpointed`: units of which that is known before the cut, by number; empty: none.
   PipelineMeasurements(const std::vector<parallel::Block>& blocks,
                        const StrategyRequest& request,
-                       int64_t ranks)
+                       int64_t ranks,
+                       std::vector<bool> checkpointed)
       : blocks_(blocks),
         request_(request),
         ranks_(ranks),
+        checkpointed_(std::move(checkpointed)),
         calls_(names_of(blocks), request.generator) {}
 
   struct Found {
@@ -41,15 +46,25 @@ class PipelineMeasurements {
   /// What is checkpointed, by unit, and offloaded, by stage.
   struct Treated {
     std::vector<bool> checkpointed, offloaded;
+    std::vector<parallel::BlockBytes> bytes;  ///< of the units, run plainly
+    double offload_bytes_per_s = 0;           ///< one way
   };
   /// What is cheapest by measured times within a budget of bytes of each rank, or of each stage, all
   /// micro-batches together that its schedule has in flight there. Throws a usage error for budgets of
   /// another number of stages.
-  Treated within(const parallel::BlockRule& budget, const PipelineCut& cut) const;
+  Treated within(const parallel::BlockRule& budget, const PipelineCut& cut);
+  /// The cut with what is treated in it, which is measured once more; `times_room` of the ranks' room,
+  /// which may be empty.
+  Found treated(const PipelineCut& cut,
+                const Treated& treatment,
+                const std::vector<double>& room) const;
 
  private:
   pipeline::PlanChoices choices(const PipelineStrategyOptions& options) const;
-  std::vector<pipeline::BlockCosts> costs(int64_t micro_batches) const;
+  /// Measured once for each number.
+  const std::vector<pipeline::BlockCosts>& costs(int64_t micro_batches);
+  std::vector<pipeline::BlockCosts> measure(int64_t micro_batches,
+                                            const std::vector<bool>& checkpointed) const;
   std::vector<parallel::BlockBytes> bytes(int64_t micro_batches) const;
   double offload_bytes_per_s(const parallel::BlockRule& budget) const;
   int64_t rows_of(int64_t micro_batches) const {
@@ -60,7 +75,9 @@ class PipelineMeasurements {
   const std::vector<parallel::Block>& blocks_;
   const StrategyRequest& request_;
   int64_t ranks_;
+  std::vector<bool> checkpointed_;
   ChainCalls calls_;
+  std::map<int64_t, std::vector<pipeline::BlockCosts>> costs_;  // by micro-batches; none: no room
 };
 
 }  // namespace muster::train::detail

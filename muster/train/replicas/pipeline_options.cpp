@@ -1,13 +1,47 @@
 // What the parameters of --strategy pipeline say.
+#include <cmath>
 #include <filesystem>
 #include <utility>
 
+#include "muster/base/counted.h"
 #include "muster/base/text.h"
 #include "muster/pipeline/draw/gantt.h"
 #include "muster/pipeline/schedule/schedule.h"
 #include "muster/train/replicas/pipeline_strategy.h"
 
 namespace muster::train::detail {
+namespace {
+
+constexpr int64_t kMostTimeoutS = 1'000'000;
+
+/// Throws what the schedule says of the sizes, or, where `split` has another number of stages than it
+/// takes, that.
+void require_sizes(const PipelineStrategyOptions& options,
+                   const pipeline::PipelineSizes& sizes,
+                   std::string_view owner) {
+  try {
+    pipeline::make_schedule(options.schedule, sizes);
+  } catch (const Error& error) {
+    const auto& entry = pipeline::schedules().at(parse_spec(options.schedule).name);
+    const int64_t stages = sizes.ranks * entry.stages_per_rank;
+    if (options.split == kMeasured || sizes.stages == stages) throw;
+    pipeline::make_schedule(options.schedule, {stages, sizes.ranks, sizes.micro_batches});
+    throw usage_error(
+        {.refused = concat(owner, ": split"),
+         .rule = concat("of ", entry.name, ", ", error.text().rule),
+         .value = concat(options.split,
+                         ", ",
+                         counted(sizes.stages, "stage"),
+                         " on ",
+                         counted(sizes.ranks, "rank")),
+         .hint = concat("name the ",
+                        counted(stages, "unit"),
+                        stages == 1 ? " that the stage begins with" : " that the stages begin with",
+                        ", or leave split away")});
+  }
+}
+
+}  // namespace
 
 pipeline::Split split_from(const std::string& text, std::string_view owner) {
   pipeline::Split first_block;
@@ -50,6 +84,11 @@ PipelineStrategyOptions pipeline_options(const ParamValues& params, std::string_
            .hint = "leave split away, or name the schedule and micro-batches"});
     }
   }
+  if (!(options.timeout >= 0 && options.timeout <= kMostTimeoutS)) {
+    throw usage_error({.refused = concat(owner, ": timeout"),
+                       .rule = concat("seconds, to ", kMostTimeoutS, ", or 0: the group's"),
+                       .value = shortest(options.timeout)});
+  }
   if (!options.gantt.empty()) pipeline::check_gantt_file(concat(owner, ": gantt"), options.gantt);
   return options;
 }
@@ -71,9 +110,13 @@ int64_t ranks_of_pipeline(int64_t world_size,
                                                     : std::ssize(split_from(options.split, owner));
   const bool is_open = options.micro_batches == kMeasuredMicroBatches;
   // Every schedule takes as many micro-batches as there are ranks.
-  pipeline::make_schedule(options.schedule,
-                          {stages, ranks, is_open ? ranks : options.micro_batches});
+  require_sizes(options, {stages, ranks, is_open ? ranks : options.micro_batches}, owner);
   return ranks;
+}
+
+std::chrono::milliseconds timeout_of(const PipelineStrategyOptions& options) {
+  // Rounded up: 0 would mean another one.
+  return std::chrono::milliseconds(std::llround(std::ceil(1e3 * options.timeout)));
 }
 
 }  // namespace muster::train::detail

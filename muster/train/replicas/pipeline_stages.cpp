@@ -1,6 +1,7 @@
 #include "muster/train/replicas/pipeline_stages.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "muster/base/text.h"
@@ -24,7 +25,22 @@ std::string account_text(const StageAccount& stage) {
       stage.bytes > 0 ? concat(", at most ", human_bytes(static_cast<uint64_t>(stage.bytes))) : "");
 }
 
+/// Each rank has as many stages, and each of them its rank's share.
+double bubble_of(const std::vector<StageAccount>& stages) {
+  double idle = 0;
+  for (const StageAccount& stage : stages) idle += stage.idle;
+  return idle / static_cast<double>(stages.size());
+}
+
 }  // namespace
+
+std::string time_text(double seconds) {
+  if (!(seconds >= 0 && seconds < 59.95)) return human_duration(seconds);
+  const bool is_short = seconds < 0.9995;
+  const double value = is_short ? 1e3 * seconds : seconds;
+  const int digits = value < 0.9995 ? 3 : value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+  return concat(fixed(value, digits), is_short ? " ms" : " s");
+}
 
 std::vector<StageAccount> predicted_stages(const pipeline::PipelinePlan& plan) {
   const auto lists = pipeline::make_schedule(plan.schedule, plan.sizes).lists;
@@ -73,6 +89,13 @@ std::vector<std::string> stage_lines(const std::vector<StageAccount>& predicted,
     if (s < measured.size()) parts.push_back(concat("measured ", account_text(measured[s])));
     lines.push_back(concat("stage ", s, ": ", join(parts, "; ")));
   }
+  std::vector<std::string> bubbles;
+  const auto add = [&](std::string_view how, const std::vector<StageAccount>& stages) {
+    if (!stages.empty()) bubbles.push_back(concat(how, fixed(100 * bubble_of(stages), 1), " %"));
+  };
+  add("predicted ", predicted);
+  add("measured ", measured);
+  if (!bubbles.empty()) lines.push_back(concat("bubble: ", join(bubbles, "; ")));
   return lines;
 }
 

@@ -21,6 +21,9 @@ struct StageAccount {
   bool operator==(const StageAccount&) const = default;
 };
 
+/// Of a step or an action, three digits: "9.31 ms", "1.25 s", and "3m07s".
+std::string time_text(double seconds);
+
 /// By stage, as the plan's simulated step has it.
 std::vector<StageAccount> predicted_stages(const pipeline::PipelinePlan& plan);
 
@@ -29,7 +32,8 @@ Json to_json(const std::vector<StageAccount>& stages);
 std::vector<StageAccount> stages_from(const Json& json);
 
 /// A line for each stage, "stage 0: predicted forward 1.2 ms, …; measured forward 1.3 ms, …"; without
-/// one of the two the other alone. None without both.
+/// one of the two the other alone; and one of the bubble, the share of the ranks' time in which they do not
+/// compute. None without both.
 std::vector<std::string> stage_lines(const std::vector<StageAccount>& predicted,
                                      const std::vector<StageAccount>& measured);
 

@@ -14,6 +14,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/scalar_tensor.h>
 
+#include "muster/base/counted.h"
 #include "muster/base/file.h"
 #include "muster/base/path_names.h"
 #include "muster/base/text.h"
@@ -37,10 +38,6 @@ constexpr const char* kData = "data";
 constexpr const char* kStages = "pipeline";
 // Of the process: the first ones make what later ones reuse. A run that has fewer keeps its last.
 constexpr int64_t kDrawnStep = 3;
-
-std::string counted(int64_t count, std::string_view one, std::string_view several) {
-  return concat(count, ' ', count == 1 ? one : several);
-}
 
 /// A micro-batch's number on its way to the loss: a shape is known without looking into memory, so
 /// that no device is waited for.
@@ -96,7 +93,8 @@ class PipelineStrategy final : public Strategy {
                                                        .data_axis = kData,
                                                        .synchronizes = !options_.gantt.empty(),
                                                        .gathers_timeline = !options_.gantt.empty(),
-                                                       .device = device_});
+                                                       .device = device_,
+                                                       .timeout = timeout_of(options_)});
     if (!options_.gantt.empty()) {
       on_first_rank(group(), [&] { make_writable_folder(gantt_folder(options_), kGanttFolder); });
     }
@@ -212,7 +210,9 @@ tensor::NamedTensorList PipelineStrategy::own_parameters() const {
 /// What this rank gives to a step; what the loss needs besides stays here.
 std::vector<MicroBatch> PipelineStrategy::micro_batches_of(const BatchToCut& batch) {
   batch_ = &batch;
-  pieces_ = cut_by_samples(batch.batch, cut_.micro_batches, owner_);
+  // A batch of an evaluation may have more samples than one of training.
+  const int64_t pieces = std::max(cut_.micro_batches, cut_.asked_micro_batches);
+  pieces_ = cut_by_samples(batch.batch, pieces, owner_);
   weights_.clear();
   seeds_.clear();
   std::vector<MicroBatch> micro_batches(pieces_.size());
@@ -268,10 +268,10 @@ void PipelineStrategy::check_other_buffers() {
 void PipelineStrategy::draw(const parallel::PipelineStep& step) const {
   const std::string title = concat(cut_.schedule,
                                    ", ",
-                                   cut_.first_block.size(),
-                                   " stages on ",
-                                   mesh_.size(kStages),
-                                   " ranks: step ",
+                                   counted(std::ssize(cut_.first_block), "stage"),
+                                   " on ",
+                                   counted(mesh_.size(kStages), "rank"),
+                                   ": step ",
                                    steps_,
                                    ", bubble ",
                                    fixed(100 * step.timeline.bubble(), 1),
@@ -344,21 +344,16 @@ std::string PipelineStrategy::line() const {
   for (const int64_t first : cut_.first_block)
     stages.push_back(cut_.blocks.at(static_cast<size_t>(first)).name);
   return concat("pipeline: ",
-                cut_.schedule,
-                " of ",
-                counted(cut_.micro_batches, "micro-batch, ", "micro-batches, "),
-                counted(std::ssize(stages), "stage on ", "stages on "),
-                counted(mesh_.size(kStages), "rank", "ranks"),
+                schedule_text(cut_),
+                ", ",
+                counted(std::ssize(stages), "stage"),
+                " on ",
+                counted(mesh_.size(kStages), "rank"),
                 mesh_.size(kData) > 1 ? concat(", ", mesh_.size(kData), " replicas") : "",
                 stages.size() == 1 ? "; it begins with " : "; they begin with ",
                 join(stages, ", "),
                 choice_text(cut_, options_),
-                cut_.times_room > 1
-                    ? concat("; no cut fits into the memory that is free, less a twentieth: "
-                             "this one wants least, ",
-                             fixed(100 * (cut_.times_room - 1), 0),
-                             " % more")
-                    : "",
+                room_text(cut_),
                 treatment_text(cut_));
 }
 

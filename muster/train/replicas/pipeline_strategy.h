@@ -1,6 +1,7 @@
 // What strategy pipeline is made of.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -17,17 +18,26 @@ inline constexpr Param kPipelineParams[] = {
         "schedule", "of `muster list schedules`; auto: the fastest by measured times"),
     param<&PipelineStrategyOptions::micro_batches>(
         "micro_batches",
-        "into which a batch is cut; fewer if it has fewer samples; 0: as many as are fastest"),
+        "into which a batch is cut; fewer where one would have less than two samples; 0: as many "
+        "as "
+        "are fastest"),
     param<&PipelineStrategyOptions::split>(
         "split", "the units that stages begin with, by number: 0/3/5; auto: measured"),
     param<&PipelineStrategyOptions::gantt>(
         "gantt",
-        "an SVG file: who did what when in the third step (or the last before it); steps of "
-        "devices are slower")};
+        "an SVG or PNG file: who did what when in the third step (or the last before it); steps of "
+        "devices are slower"),
+    param<&PipelineStrategyOptions::timeout>("timeout",
+                                             "in seconds: a message between stages that takes "
+                                             "longer ends the run, which names the stage "
+                                             "that stalled; 0: as long as the group waits")};
 
 /// The options that `params` say. Throws a usage error that names `owner` for what makes no
 /// pipeline.
 PipelineStrategyOptions pipeline_options(const ParamValues& params, std::string_view owner);
+
+/// Of a message between stages; 0: the group's.
+std::chrono::milliseconds timeout_of(const PipelineStrategyOptions& options);
 
 /// How many ranks have one pipeline. Throws a usage error unless `world_size` are whole pipelines.
 int64_t ranks_of_pipeline(int64_t world_size,

@@ -179,6 +179,9 @@ TEST(StageChoice, TakesNothingWhereAllFitsAndTheHostWhereItIsNear) {
   EXPECT_TRUE(cheapest_treatment(one, 3 * 20 + 200, 1e9));
   EXPECT_THAT(test::refusal_of([&] { treatment_within(one, 10, 1e9); }),
               HasSubstr("and with every stage on the host 260"));
+  EXPECT_THAT(test::refusal_of([&] { treatment_within(one, 10, 0, "stage 1 on rank 1"); }),
+              HasSubstr("activations of stage 1 on rank 1: 2 blocks within a budget: with every "
+                        "block checkpointed they need "));
 }
 
 }  // namespace

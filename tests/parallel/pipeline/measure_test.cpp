@@ -65,6 +65,42 @@ TEST(MeasureBlocks, CountsWhatAutogradKeepsOnceAndWhatTheSecondHalfNeeds) {
   EXPECT_EQ(costs[1].gradient_s, 5 * 8 * kFloat / 100);
 }
 
+// It keeps its input alone; what it has while it runs again comes once, with the work.
+TEST(MeasureBlocks, ACheckpointedBlockKeepsItsInputAndWorksWithTheRest) {
+  torch::manual_seed(1);
+  torch::nn::Linear first(6, 8), last(8, 2);
+  int64_t calls = 0;
+  const auto tanhs = [&](const Tensors& in) -> Tensors {
+    ++calls;
+    return {in[0].tanh().tanh()};
+  };
+  const std::vector<Block> blocks{block("first", first), {"tanhs", {}, tanhs}, block("last", last)};
+  const MicroBatch example{{torch::randn({5, 6})}, {torch::randn({5, 2})}, 5};
+  const auto costs_of = [&](std::vector<bool> checkpointed) {
+    calls = 0;
+    return measure_blocks(blocks,
+                          example,
+                          &test::squares,
+                          c10::kCPU,
+                          {.warm_up = 0, .repeats = 1, .checkpointed = std::move(checkpointed)});
+  };
+  constexpr double kBetween = 5 * 8 * kFloat;
+  const auto plain = costs_of({});
+  EXPECT_EQ(calls, 2);  // for the whole backward, and for its halves
+  EXPECT_EQ(plain[1].activation_bytes, 2 * kBetween);
+  EXPECT_EQ(plain[1].work_bytes, 2 * kBetween);
+  const auto again = costs_of({false, true, true});
+  EXPECT_EQ(calls, 5);  // twice more in backward, and once to look at what it keeps
+  EXPECT_EQ(again[1].activation_bytes, kBetween);
+  EXPECT_EQ(again[1].input_bytes, 0);
+  EXPECT_EQ(again[1].output_bytes, kBetween);
+  EXPECT_EQ(again[1].kept_bytes, 0);
+  EXPECT_EQ(again[1].work_bytes, (2 + 2) * kBetween);
+  // Its input, which the block before does not hold, and the difference that the loss squares.
+  EXPECT_EQ(again[2].activation_bytes, kBetween + 5 * 2 * kFloat);
+  EXPECT_EQ(again[0].activation_bytes, plain[0].activation_bytes);
+}
+
 TEST(MeasureBlocks, LeavesParametersBuffersGradientsAndGeneratorsAlone) {
   torch::manual_seed(2);
   torch::nn::Sequential net(

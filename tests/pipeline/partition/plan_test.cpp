@@ -78,5 +78,30 @@ TEST(PipelinePlanChoice, ExplainsStagesTimesAndTheBubble) {
   EXPECT_THAT(explain(*plan, 12, measured, 120), HasSubstr("measured_f_ms"));
 }
 
+// As the search has it, where the split is the one that it finds.
+TEST(PipelinePlanChoice, PlansASplitThatIsThere) {
+  for (const char* schedule : {"1f1b", "zb1p"}) {
+    const auto found =
+        choose_plan(blocks(.02), {.ranks = 3, .schedules = {schedule}, .micro_batches = {8}});
+    const PipelinePlan plan =
+        plan_of(schedule, found->sizes, blocks(.02)(8), found->partition.first_block);
+    EXPECT_EQ(plan.partition.first_block, found->partition.first_block);
+    EXPECT_EQ(plan.partition.step_s, found->partition.step_s);
+    EXPECT_EQ(plan.partition.rank_bytes, found->partition.rank_bytes);
+    EXPECT_EQ(plan.bubble, found->bubble);
+    EXPECT_EQ(plan.stages[1].backward_s, found->stages[1].backward_s);
+    EXPECT_TRUE(plan.partition.is_best);
+  }
+  // Uneven: eleven blocks of 3/8 s on the first rank, which never waits for the other one.
+  const PipelinePlan uneven = plan_of("1f1b", {2, 2, 8}, blocks(0)(8), {0, 11});
+  EXPECT_NEAR(uneven.partition.step_s, 8 * 11 * 3. / 8, 1e-9);
+}
+
+TEST(PipelinePlanChoice, CountsOneAsOne) {
+  const auto plan =
+      choose_plan(blocks(0), {.ranks = 1, .schedules = {"1f1b"}, .micro_batches = {1}});
+  EXPECT_THAT(explain(*plan, 12), HasSubstr("1f1b, 1 stage on 1 rank, 1 micro-batch: step"));
+}
+
 }  // namespace
 }  // namespace muster::pipeline

@@ -38,6 +38,13 @@ TEST(StrategyCommand, ListsThemWithTheirParameters) {
       ::testing::IsSupersetOf({"ddp", "dp", "fsdp", "pipeline", "single", "zero1", "zero2"}));
 }
 
+TEST(StrategyCommand, SaysWhatAPipelineTakes) {
+  Launched program({"list", "strategies", "--json"});
+  ASSERT_EQ(program.wait(kStrategyLimit).code, 0) << program.err();
+  EXPECT_THAT(program.out(), HasSubstr("an SVG or PNG file: who did what when"));
+  EXPECT_THAT(program.out(), HasSubstr("names the stage that stalled"));
+}
+
 TEST(StrategyCommand, DpTrainsInOneProcessWhatDdpTrainsInTwo) {
   const test::Folder folder;
   const fs::path dp = folder.path() / "dp", ddp = folder.path() / "ddp";

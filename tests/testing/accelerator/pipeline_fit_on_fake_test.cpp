@@ -19,7 +19,10 @@ namespace muster::train {
 namespace {
 
 using muster::testing::FakeAccelerator;
+using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr int64_t kRowWidth = 192, kRowLayers = 8, kRowTanhs = 6;
 constexpr int64_t kRowLayerBytes = 4 * kRowWidth * kRowWidth;
@@ -81,7 +84,8 @@ struct RowRun {
   std::string again = "off";
   int world = 2;
   bool on_cpu = false;
-  int64_t samples = 64;  // one batch
+  int64_t samples = 64;                       // one batch
+  std::vector<std::string>* notes = nullptr;  // rank 0's
 };
 
 /// The last checkpoint of three steps with Adam.
@@ -110,11 +114,13 @@ Checkpoint trained(const RowRun& run) {
     for (int rank = 0; rank < run.world; ++rank)
       plan.devices.push_back(run.on_cpu ? c10::Device(c10::kCPU) : FakeAccelerator::device(rank));
     plan.record = to_json(options, plan);
-    FitResult own = fit({.task = [] { return std::make_unique<RowTask>(); },
-                         .data = data,
-                         .plan = plan,
-                         .output = folder.path()},
-                        group);
+    FitRequest request{.task = [] { return std::make_unique<RowTask>(); },
+                       .data = data,
+                       .plan = plan,
+                       .output = folder.path()};
+    if (run.notes != nullptr && group.rank() == 0)
+      request.callbacks.note = [&](const std::string& line) { run.notes->push_back(line); };
+    FitResult own = fit(request, group);
     if (group.rank() == 0) result = std::move(own);
   });
   return read_checkpoint(result.checkpoint);
@@ -145,6 +151,30 @@ TEST(PipelineFitOnFake, TrainsAModelOnTwoDevicesThatOneDoesNotHold) {
   EXPECT_THAT(test::error_of([] { trained({.strategy = "ddp"}); }), HasSubstr("out of memory"));
   EXPECT_NO_THROW(trained({}));
   EXPECT_NO_THROW(trained({.strategy = "pipeline"}));  // units are measured one by one
+}
+
+// With all that units keep no cut fits, nor does the one that wants least; with units that run again
+// there is room, and that is what is predicted, also where a budget follows from the cut.
+TEST(PipelineFitOnFake, PlansUnitsThatRunAgainAsTheyRun) {
+  constexpr int64_t kSamples = 1024, kBytes = int64_t{9} << 20;
+  const auto seen = [&](const char* rule, std::vector<std::string>& notes) {
+    const FakeAccelerator fake({.devices = 2, .bytes_per_device = kBytes});
+    return trained({.strategy = "pipeline", .again = rule, .samples = kSamples, .notes = &notes});
+  };
+  std::vector<std::string> notes;
+  EXPECT_THAT(test::error_of([&] { seen("off", notes); }), HasSubstr("out of memory"));
+  EXPECT_THAT(notes,
+              Contains(AllOf(HasSubstr("no cut fits into the memory that is free"),
+                             HasSubstr("--activation-checkpointing blocks keeps less"))));
+  for (const char* rule : {"blocks", "budget:3584KiB,offload=off"}) {
+    SCOPED_TRACE(rule);
+    notes.clear();
+    const Checkpoint end = seen(rule, notes);
+    EXPECT_THAT(notes, Contains(HasSubstr("units run again")));
+    EXPECT_THAT(notes, Not(Contains(HasSubstr("the memory that is free"))));
+    for (const Json& stage : end.loop.at("strategy").at("predicted"))
+      EXPECT_LE(stage.at(3).get<double>(), 0.95 * static_cast<double>(kBytes));
+  }
 }
 
 // A rank's budget is of all micro-batches that it has under way: two of four on the first rank.

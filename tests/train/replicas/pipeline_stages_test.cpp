@@ -84,10 +84,66 @@ TEST(PipelineStages, AreToldSideBySide) {
   EXPECT_THAT(
       stage_lines(predicted, measured),
       ElementsAre("stage 0: predicted forward 1.20 ms, backward 2.40 ms, idle 12.5 %, at most 3.0 "
-                  "MiB; measured forward 2.00 ms, backward 4.00 ms, idle 25.0 %"));
+                  "MiB; measured forward 2.00 ms, backward 4.00 ms, idle 25.0 %",
+                  "bubble: predicted 12.5 %; measured 25.0 %"));
   EXPECT_THAT(stage_lines({}, measured),
-              ElementsAre("stage 0: measured forward 2.00 ms, backward 4.00 ms, idle 25.0 %"));
+              ElementsAre("stage 0: measured forward 2.00 ms, backward 4.00 ms, idle 25.0 %",
+                          "bubble: measured 25.0 %"));
+  // Of the ranks' time, each of which has a stage.
+  EXPECT_EQ(stage_lines({{1, 2, 0.5, 0}, {1, 2, 0.125, 0}}, {}).back(), "bubble: predicted 31.2 %");
   EXPECT_THAT(stage_lines({}, {}), IsEmpty());
+}
+
+TEST(PipelineStages, TakeTimesOfThreeDigits) {
+  EXPECT_EQ(time_text(0.00931), "9.31 ms");
+  EXPECT_EQ(time_text(0.0003), "0.300 ms");
+  EXPECT_EQ(time_text(0.009996), "10.0 ms");
+  EXPECT_EQ(time_text(0.0123), "12.3 ms");
+  EXPECT_EQ(time_text(0.123), "123 ms");
+  EXPECT_EQ(time_text(0.9996), "1.00 s");
+  EXPECT_EQ(time_text(12.34), "12.3 s");
+  EXPECT_EQ(time_text(187), "3m07s");
+}
+
+// Of another cut, and of other units that run again, it says nothing.
+TEST(PipelineStages, AreOfTheTreatmentOfTheirCut) {
+  PipelineCut cut{.first_block = {0, 2}, .schedule = "1f1b", .micro_batches = 8};
+  cut.checkpointed = {true, true, false, false};
+  const std::vector<StageAccount> measured{{1, 2, 0.5, 0}, {3, 4, 0.25, 0}};
+  const Json record = record_of(cut, 2, measured);
+  EXPECT_EQ(measured_before(record, cut, 2), measured);
+  PipelineCut plain = cut;
+  plain.checkpointed = {};
+  EXPECT_THAT(measured_before(record, plain, 2), IsEmpty());
+  EXPECT_THAT(measured_before(record_of(plain, 2, measured), cut, 2), IsEmpty());
+  PipelineCut none = plain;  // of all units and stages, that nothing is done
+  none.checkpointed = {false, false, false, false};
+  none.offloaded = {false, false};
+  EXPECT_EQ(measured_before(record_of(plain, 2, measured), none, 2), measured);
+}
+
+TEST(PipelineCut, SaysHowManyMicroBatchesThereAreAndWhatHasNoRoom) {
+  PipelineCut cut{.schedule = "1f1b", .micro_batches = 6, .asked_micro_batches = 6};
+  EXPECT_EQ(schedule_text(cut), "1f1b of 6 micro-batches");
+  cut.asked_micro_batches = 0;
+  EXPECT_EQ(schedule_text(cut), "1f1b of 6 micro-batches");
+  cut.asked_micro_batches = 100;
+  EXPECT_EQ(schedule_text(cut),
+            "1f1b of 6 micro-batches of two samples at least (100 were asked for)");
+  cut.micro_batches = 1;
+  EXPECT_THAT(schedule_text(cut), ::testing::StartsWith("1f1b of 1 micro-batch of two samples"));
+  EXPECT_EQ(room_text(cut), "");
+  cut.times_room = 1.88;
+  EXPECT_EQ(room_text(cut),
+            "; no cut fits into the memory that is free, less a twentieth: this one wants least, "
+            "88 % more; --activation-checkpointing blocks keeps less");
+  cut.rule = parallel::parse_block_rule("blocks", "");
+  cut.checkpointed = {true, true};
+  EXPECT_EQ(room_text(cut),
+            "; no cut fits into the memory that is free, less a twentieth: this one wants least, "
+            "88 % more");
+  cut.rule = parallel::parse_block_rule("budget:1KiB", "");
+  EXPECT_EQ(room_text(cut), "; it wants 88 % more than the memory that is free, less a twentieth");
 }
 
 TEST(PipelineStages, AreKeptInTheRecordOfTheirCut) {

@@ -1,6 +1,9 @@
 // Strategy pipeline with tasks of one's own: what comes before a module's units and behind them, and
 // what is no chain.
+#include <atomic>
+#include <chrono>
 #include <numeric>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -164,6 +167,61 @@ TEST(PipelineTask, DrawsTheSameOnEveryRankThatSeesABatch) {
   EXPECT_NEAR(cut.last.loop.at("task").at("seen").get<double>(),
               one.last.loop.at("task").at("seen").get<double>(),
               1e-6);
+}
+
+/// Two layers, the second of which takes its time once on one rank.
+struct StallingNetImpl : torch::nn::Module, tensor::HasUnits {
+  explicit StallingNetImpl(std::chrono::milliseconds stall) : stall(stall) {
+    register_module("first", first);
+    register_module("second", second);
+  }
+  torch::Tensor forward(torch::Tensor x) {
+    for (const tensor::ChainedUnit& unit : chain())
+      x = tensor::call_unit(unit.name, unit.name == "first" ? first : second, x);
+    return x;
+  }
+  std::vector<tensor::ChainedUnit> chain() override {
+    std::vector<tensor::ChainedUnit> chain{tensor::chained_unit("first", first),
+                                           tensor::chained_unit("second", second)};
+    chain[1].forward = [this](const std::vector<torch::Tensor>& inputs) {
+      if (++calls == 2) std::this_thread::sleep_for(stall);
+      return std::vector<torch::Tensor>{second->forward(inputs.at(0))};
+    };
+    return chain;
+  }
+  torch::nn::Linear first{3, 4}, second{4, 1};
+  std::chrono::milliseconds stall;
+  std::atomic<int> calls = 0;
+};
+TORCH_MODULE(StallingNet);
+
+class StallingTask final : public Task {
+ public:
+  explicit StallingTask(std::chrono::milliseconds stall) : net_(stall) {}
+  std::shared_ptr<torch::nn::Module> module() override { return net_.ptr(); }
+  StepResult train_step(const data::Batch& batch, const StepContext&) override {
+    return {torch::mse_loss(net_->forward(batch["x"]).squeeze(1), batch["y"])};
+  }
+
+ private:
+  StallingNet net_;
+};
+
+TEST(PipelineTask, NamesTheStageThatStallsForLongerThanItsTimeout) {
+  const std::string stall = "forward of stage 1, micro-batch 1 (1F1): a stall: it took ";
+  std::string said;
+  // A machine may take longer over something else: then all times are longer.
+  for (std::chrono::milliseconds timeout(100); timeout < std::chrono::seconds(15); timeout *= 2) {
+    const double seconds = std::chrono::duration<double>(timeout).count();
+    said = refusal_of_task(
+        [&](int rank) {
+          return std::make_unique<StallingTask>(rank == 1 ? 4 * timeout
+                                                          : std::chrono::milliseconds(0));
+        },
+        concat("pipeline:split=0/1,micro_batches=4,timeout=", seconds));
+    if (said.find(stall) != std::string::npos) break;
+  }
+  EXPECT_THAT(said, HasSubstr(stall));
 }
 
 /// A model that has its samples along the second dimension, and a buffer beside its units.

@@ -155,7 +155,8 @@ TEST(PipelineTraining, KeepsPredictedAndMeasuredStages) {
   }
   const train::StrategyEntry& entry = train::strategies().at("pipeline");
   const std::vector<std::string> lines = entry.lines_of_record(record);
-  ASSERT_EQ(lines.size(), 2U);
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_THAT(lines[2], HasSubstr(" %; measured "));
   EXPECT_THAT(lines[1], HasSubstr("stage 1: predicted forward "));
   EXPECT_THAT(lines[1], HasSubstr("; measured forward "));
   const Ran resumed =
@@ -279,6 +280,25 @@ TEST(PipelineTraining, GoesOnWithTheScheduleAndMicroBatchesThatItChose) {
   expect_same_state(resumed.last, run_as(closed, options, 2, whole_folder.path()).last);
 }
 
+// Twelve samples make six micro-batches: so many are planned, run and kept, and those of a run that asks
+// for six are the same; an open number is no larger.
+TEST(PipelineTraining, PlansAsManyMicroBatchesAsABatchIsCutInto) {
+  train::TrainOptions options = small_run();
+  options.batch_size = 12;
+  options.epochs = 1;
+  options.max_steps = 3;
+  const test::Folder many_folder, six_folder, open_folder;
+  const Ran many = run_as("pipeline:micro_batches=100", options, 2, many_folder.path());
+  EXPECT_EQ(many.last.loop.at("strategy").at("micro_batches"), 6);
+  const std::string split = many.last.loop.at("strategy").at("split");
+  const Ran six =
+      run_as(concat("pipeline:micro_batches=6,split=", split), options, 2, six_folder.path());
+  expect_same_state(many.last, six.last);
+  options.batch_size = 4;
+  const Ran open = run_as("pipeline:micro_batches=0", options, 2, open_folder.path());
+  EXPECT_LE(open.last.loop.at("strategy").at("micro_batches").get<int64_t>(), 2);
+}
+
 TEST(PipelineTraining, SaysWhatCannotBe) {
   const auto refusal = [](const std::string& strategy, auto&& change) {
     train::TrainOptions options = small_run();
@@ -294,7 +314,8 @@ TEST(PipelineTraining, SaysWhatCannotBe) {
               HasSubstr("the gradients of a replica travel by it"));
   EXPECT_THAT(
       refusal("pipeline", [](auto& options) { options.activation_checkpointing = "budget:1KiB"; }),
-      HasSubstr("blocks within a budget"));
+      ::testing::ContainsRegex("activations of stage [01] on rank [01]: [1-4] blocks? within a "
+                               "budget: with every block checkpointed they need [0-9]+ bytes"));
   EXPECT_THAT(refusal("pipeline:ranks=3", as_it_is),
               AllOf(HasSubstr("strategy pipeline: ranks"),
                     HasSubstr("or a divisor of the number of ranks, 2")));
@@ -302,6 +323,13 @@ TEST(PipelineTraining, SaysWhatCannotBe) {
   for (const char* open : {"schedule=auto", "micro_batches=0"})
     EXPECT_THAT(refusal(concat("pipeline:split=0/2,", open), as_it_is),
                 HasSubstr(concat("split with ", open)));
+  EXPECT_THAT(
+      refusal("pipeline:split=0/1/2", as_it_is),
+      AllOf(HasSubstr("strategy pipeline: split: of 1f1b, there are as many stages as ranks "
+                      "(got 0/1/2, 3 stages on 2 ranks)"),
+            HasSubstr("hint: name the 2 units that the stages begin with")));
+  for (const char* seconds : {"-1", "nan", "1e7"})
+    EXPECT_THAT(refusal(concat("pipeline:timeout=", seconds), as_it_is), HasSubstr("timeout"));
   EXPECT_THAT(refusal("pipeline:split=0/x", as_it_is), HasSubstr("as in 0/3/5"));
   EXPECT_THAT(refusal("pipeline:split=0/9", as_it_is),
               HasSubstr("the units are 0 block1, 1 block2, 2 fc1, 3 fc2 (got 0/9)"));
