@@ -46,7 +46,7 @@ void UnitCheckpoints::measure(size_t unit,
         {.refused = concat("unit ", units_[unit].name, " within a budget of activations"),
          .rule = "a unit whose bytes are weighed takes one tensor",
          .value = concat(inputs.size()),
-         .hint = "say which units are checkpointed by another rule"});
+         .hint = "say which units are checkpointed by another rule: blocks, or every:K"});
   }
   BlockMeter meter;
   const RunState state(inputs, options_.generators);

@@ -29,7 +29,7 @@ void check_comm_hook(const FitOptions& options, const FitNumbers& numbers) {
     throw usage_error({.refused = flag,
                        .rule = "the gradients of a replica travel by it",
                        .value = "--strategy " + numbers.strategy_name,
-                       .hint = "take --strategy ddp or dp"});
+                       .hint = "take --strategy ddp or dp, or --comm-hook none"});
   }
   if (entry.keeps_errors && numbers.precision.kind == Precision::kFloat16Mixed) {
     throw usage_error({.refused = flag,
