@@ -13,4 +13,5 @@
 #include "muster/tensor/safetensors.h"
 #include "muster/tensor/saved_tensors.h"
 #include "muster/tensor/unit_call.h"
+#include "muster/tensor/unseen_taps.h"
 #include "muster/tensor/vector_math.h"
