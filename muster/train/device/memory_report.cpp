@@ -25,7 +25,7 @@ c10::Device device_in_words(const std::string& words, c10::Device device) {
 }
 
 std::string write_report(const MemoryReportRequest& request, const memory::OomReport& report) {
-  if (!std::filesystem::exists(request.folder / "config.json")) return "";
+  if (request.folder.empty() || !std::filesystem::exists(request.folder / "config.json")) return "";
   const std::string name = request.world_size > 1 ? concat("out_of_memory-rank", request.rank)
                                                   : std::string("out_of_memory");
   try {

@@ -20,6 +20,7 @@ namespace muster::train {
 
 struct EvaluateOptions {
   int64_t batch_size = 256;  ///< per rank; the result does not depend on it but for rounding
+  /// What to do when memory runs out.
   std::string memory_hint = "take a smaller --batch-size, or another --device";
   int64_t workers = 0;
   double loader_timeout_s = 0;                ///< LoaderOptions::timeout_s
