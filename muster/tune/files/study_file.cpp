@@ -275,13 +275,11 @@ class StudyReader {
       const std::string name = prefix + item.key;
       const toml::table* table = item.node->as_table();
       if (table != nullptr && !table->contains("dist") && !table->contains("value")) {
-        const toml::node* when = table->get("when");
-        if (when != nullptr && when->is_string())
-          group.refuse(
-              item,
-              "a parameter with `when` says its domain by `dist`, or its `value`",
-              "",
-              concat("{dist = \"uniform(0, 1)\", when = \"", when->value_or(std::string()), "\"}"));
+        if (const toml::node* when = table->get("when"); when != nullptr && when->is_string())
+          group.refuse(item,
+                       "a parameter with `when` says its domain by `dist`, or its `value`",
+                       "",
+                       "{dist = \"uniform(0, 1)\", when = \"optimizer == 'sgd'\"}");
         read_group(
             TomlTable(file_, *table, concat("space.", name), item.at), name + '.', parameters);
         continue;

@@ -179,7 +179,7 @@ TEST(PipelinePartition, MemoryMovesTheCutAndMayLeaveNoneAtAll) {
 TEST(PipelinePartition, RefusesWhatMakesNoSense) {
   const ActionLists lists = make_schedule("1f1b", {2, 2, 4}).lists;
   EXPECT_THAT(refusal_of([&] { partition(std::vector<BlockCosts>(1), lists); }),
-              HasSubstr("1 blocks, 2 stages"));
+              HasSubstr("1 block, 2 stages"));
   EXPECT_THAT(refusal_of([&] {
                 partition(std::vector<BlockCosts>{{}, {.forward_s = -1}}, lists);
               }),

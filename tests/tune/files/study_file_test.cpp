@@ -221,8 +221,9 @@ TEST(StudyFile, FaultsNameFileLineAndColumn) {
               HasSubstr("runs/a.toml:2:1: parameter \"lr\": unknown function \"unifrm\""));
   EXPECT_THAT(study_refusal("[space]\nx = 1\nlr = {dist = \"uniform(0, 1)\", when = \"y == 1\"}"),
               HasSubstr("runs/a.toml:3:1: parameter \"lr\": its condition names \"y\""));
-  EXPECT_THAT(study_refusal("[space]\nm = {domain = \"uniform(0, 1)\", when = \"opt == 'sdg'\"}"),
-              HasSubstr("runs/a.toml:2:1: key \"space.m\": a parameter with `when` says its domain by"));
+  EXPECT_THAT(
+      study_refusal("[space]\nm = {domain = \"uniform(0, 1)\", when = \"opt == 'sdg'\"}"),
+      HasSubstr("runs/a.toml:2:1: key \"space.m\": a parameter with `when` says its domain by"));
   EXPECT_THAT(study_refusal("[space]\nlr = {dist = \"a\", wehn = \"1\"}"),
               HasSubstr("unknown key \"space.lr.wehn\"\nhint: did you mean \"when\"?"));
   EXPECT_THAT(study_refusal("[space]\nlr = [1, 2]"),
