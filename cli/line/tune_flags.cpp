@@ -207,7 +207,8 @@ void apply_goals(const TypedTune& typed, tune::StudySpec& spec) {
                        .rule = "a study has objectives, or a metric and its mode",
                        .value = typed.objectives[0]});
   }
-  if (typed.mode.empty() && !typed.metric.empty() && typed.metric != spec.metric) {
+  const bool is_filled_in = spec.metric.empty() && spec.places.contains("mode");
+  if (typed.mode.empty() && !typed.metric.empty() && typed.metric != spec.metric && !is_filled_in) {
     throw usage_error({.refused = "--metric " + typed.metric,
                        .rule = "--mode min or --mode max says which end of it is the better one",
                        .hint = "--mode min for a loss, --mode max for an accuracy"});

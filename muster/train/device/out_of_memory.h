@@ -12,21 +12,6 @@
 
 namespace muster::train {
 
-/// What makes a training step smaller.
-inline constexpr std::string_view kSmallerSteps =
-    "take a smaller --batch-size (with --accumulate-grad-batches for the same steps), --precision "
-    "bf16-mixed, or more devices";
-
-/// The same where batches are cut into micro-batches, whose number the user says.
-inline constexpr std::string_view kSmallerMicroBatches =
-    "take a smaller --batch-size (with --accumulate-grad-batches for the same steps), more "
-    "micro-batches (--strategy pipeline:micro_batches=N), --precision bf16-mixed, or more devices";
-
-/// Smaller steps where a run may make them so by itself.
-inline constexpr std::string_view kSmallerOrSplitSteps =
-    "take a smaller --batch-size (with --accumulate-grad-batches for the same steps), --on-oom "
-    "split, which does so by itself, --precision bf16-mixed, or more devices";
-
 /// What makes weights and the optimizer's state smaller, where no batch is to blame.
 inline constexpr std::string_view kSmallerWeights =
     "no batch size helps; take a smaller model, --strategy zero2 or fsdp on several devices, "
@@ -43,7 +28,7 @@ inline constexpr std::string_view kFewerBatches =
 /// `when`: "at the start", "in step 3". Inside a handler only.
 [[noreturn]] void rethrow_in_memory_words(c10::Device device,
                                           std::string_view when,
-                                          std::string_view hint = kSmallerSteps);
+                                          std::string_view hint);
 
 /// work(), whose out-of-memory is told so.
 template <class Work>

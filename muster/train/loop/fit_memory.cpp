@@ -19,14 +19,31 @@
 namespace muster::train::detail {
 namespace {
 
-std::string_view smaller_steps(const StrategyEntry& strategy) {
-  return strategy.batch_pieces != nullptr ? kSmallerMicroBatches : kSmallerSteps;
+/// What makes the run's steps smaller. `module`: null where there is none yet.
+std::string smaller_steps(const FitPlan& plan, const torch::nn::Module* module) {
+  const StrategyEntry& strategy = strategies().at(plan.strategy_name);
+  std::vector<std::string> ways{
+      "take a smaller --batch-size (with --accumulate-grad-batches for the same steps)"};
+  if (strategy.batch_pieces != nullptr)
+    ways.emplace_back("more micro-batches (--strategy pipeline:micro_batches=N)");
+  const bool has_replicas_of_several =
+      strategy.ranks_per_replica != nullptr && plan.world_size != plan.ranks_per_replica;
+  if (module != nullptr && plan.options.on_oom == "fail" && strategy.splits_steps &&
+      !has_replicas_of_several) {
+    const bool minds = !memory::Guard::batch_layer(*module).empty();
+    ways.push_back(concat("--on-oom split", minds ? "-unequal" : "", ", which does so by itself"));
+  }
+  if (plan.options.activation_checkpointing == "off" &&
+      (module == nullptr || !tensor::units_of(*module).empty()))
+    ways.emplace_back("--activation-checkpointing blocks");
+  if (plan.precision.kind == Precision::kFloat32) ways.emplace_back("--precision bf16-mixed");
+  return concat(join(ways, ", "), ", or more devices");
 }
 
 /// Before the first step. Where units are placed one by one, steps of them may have been measured.
-std::string_view start_hint(const FitPlan& plan) {
+std::string start_hint(const FitPlan& plan) {
   const StrategyEntry& strategy = strategies().at(plan.strategy_name);
-  return strategy.places_units ? smaller_steps(strategy) : kSmallerWeights;
+  return strategy.places_units ? smaller_steps(plan, nullptr) : std::string(kSmallerWeights);
 }
 
 }  // namespace
@@ -118,15 +135,10 @@ bool Trainer::is_room_in_batches() const noexcept {
   }
 }
 
-std::string_view Trainer::memory_hint() const {
+std::string Trainer::memory_hint() const {
   if (guard_ && guard_->has_failed_at_smallest())
-    return is_room_in_batches() ? kFewerBatches : kSmallerWeights;
-  const StrategyEntry& strategy = strategies().at(plan_.strategy_name);
-  const bool has_replicas_of_several =
-      strategy.ranks_per_replica != nullptr && plan_.world_size != plan_.ranks_per_replica;
-  const bool may_split =
-      plan_.options.on_oom == "fail" && strategy.splits_steps && !has_replicas_of_several;
-  return may_split ? kSmallerOrSplitSteps : smaller_steps(strategy);
+    return std::string(is_room_in_batches() ? kFewerBatches : kSmallerWeights);
+  return smaller_steps(plan_, &*module_);
 }
 
 void rethrow_with_memory(const FitRequest& run,

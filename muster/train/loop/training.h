@@ -73,7 +73,7 @@ class Trainer {
   /// Steps finished, of the whole run.
   int64_t steps() const { return position_.step; }
   /// What to do about memory that ran out in a step. In the error's handler.
-  std::string_view memory_hint() const;
+  std::string memory_hint() const;
   /// Made or in hand, and not heard of.
   StepsUnderWay steps_under_way() const {
     return made_.empty() ? StepsUnderWay{} : StepsUnderWay{made_.front().before, std::ssize(made_)};

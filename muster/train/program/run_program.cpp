@@ -192,6 +192,18 @@ void tell_other_machines(const std::optional<RankEnv>& env) {
   distributed::attend_as(*env, distributed::program_name() + " train --explain", kPatience);
 }
 
+/// Why the run could not go on now where a plan of it is only shown; empty if it could.
+std::string hindrance(const fs::path& output) {
+  try {
+    const RunFolder own(output);
+    return "";
+  } catch (const Error& error) {
+    const ErrorText& text = error.text();
+    return concat(
+        text.refused, ": ", text.rule, text.value.empty() ? "" : concat(" (got ", text.value, ")"));
+  }
+}
+
 /// What the run that goes on has found out of its strategy's parts, for --explain.
 void explain_stages(const std::optional<Checkpoint>& resume, FitPlan& told) {
   const StrategyEntry& entry = strategies().at(told.strategy_name);
@@ -261,6 +273,12 @@ ProgramEnd run_program(Program& program,
       told.explained += explained_line("memory", memory);
       told.record["memory"] = memory;
       explain_stages(resume, told);
+      if (const auto output = named_output(flags); output && !owned) {
+        if (const std::string why = hindrance(*output); !why.empty()) {
+          told.explained += explained_line("refused now", why);
+          told.record["refused_now"] = why;
+        }
+      }
       voice.explain(told);
     }
     tell_other_machines(env);

@@ -242,7 +242,7 @@ std::string room_text(const PipelineCut& cut) {
   return concat(
       "; no cut fits into the memory that is free, less a twentieth: this one wants least, ",
       more,
-      cut.rule.kind == Kind::kOff ? "; --activation-checkpointing blocks keeps less" : "");
+      cut.rule.kind == Kind::kOff ? "; --activation-checkpointing blocks may keep less" : "");
 }
 
 std::string schedule_text(const PipelineCut& cut) {

@@ -87,6 +87,11 @@ TEST(TuneFlags, AMetricHasAModeAndAParameterIsGivenOnce) {
   const std::string file = (folder.path() / "study.toml").string();
   write_file_atomic(file, "metric = \"loss\"\nmode = \"min\"\ncommand = [\"true\", \"{lr}\"]\n");
   EXPECT_THAT(refusal({file, "--metric", "accuracy"}), StartsWith("--metric accuracy: --mode min"));
+  write_file_atomic(file, "name = \"n\"\nmode = \"min\"\ncommand = [\"true\", \"{lr}\"]\n");
+  TuneFlags flags;
+  const std::vector<std::string> filled{file, "--metric", "loss", "--param", "lr=uniform(0,1)"};
+  EXPECT_EQ(parse_tune_flags(filled, console, flags), std::nullopt);
+  EXPECT_EQ(flags.spec.mode, tune::Mode::kMin);
 }
 
 TEST(TuneFlags, ShowInTheHelpWhichTakeASpanOfTime) {

@@ -36,13 +36,13 @@ Words train_in(const fs::path& output, const Words& more = {}) {
 
 struct Outcome {
   int code = -1;
-  std::string err;
+  std::string err, out = {};
 };
 
 Outcome outcome(const Words& words) {
   Launched program(words);
   const auto ended = program.wait(kFolderLimit);
-  return {ended.code, program.err()};
+  return {ended.code, program.err(), program.out()};
 }
 
 void train_fully(const fs::path& output, const Words& more = {}) {
@@ -81,6 +81,7 @@ TEST(RunFolderCommand, ASecondProcessIsRefusedByNameAndTheFirstOnesDeathFreesThe
   const std::string owner = concat("process ", first.pid(), " on host ", host_name());
   const Outcome plan = outcome({"train", "--resume", output, "--explain"});
   EXPECT_EQ(plan.code, 0) << "who only looks needs no leave: " << plan.err;
+  EXPECT_THAT(plan.out, AllOf(HasSubstr("\nrefused now "), HasSubstr(owner)));
   for (const Words& second : {words, Words{"train", "--resume", output}}) {
     const Outcome refused = outcome(second);
     EXPECT_EQ(refused.code, 2);

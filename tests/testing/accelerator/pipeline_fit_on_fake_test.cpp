@@ -165,7 +165,7 @@ TEST(PipelineFitOnFake, PlansUnitsThatRunAgainAsTheyRun) {
   EXPECT_THAT(test::error_of([&] { seen("off", notes); }), HasSubstr("out of memory"));
   EXPECT_THAT(notes,
               Contains(AllOf(HasSubstr("no cut fits into the memory that is free"),
-                             HasSubstr("--activation-checkpointing blocks keeps less"))));
+                             HasSubstr("--activation-checkpointing blocks may keep less"))));
   for (const char* rule : {"blocks", "budget:3584KiB,offload=off"}) {
     SCOPED_TRACE(rule);
     notes.clear();

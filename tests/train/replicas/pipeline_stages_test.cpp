@@ -136,7 +136,7 @@ TEST(PipelineCut, SaysHowManyMicroBatchesThereAreAndWhatHasNoRoom) {
   cut.times_room = 1.88;
   EXPECT_EQ(room_text(cut),
             "; no cut fits into the memory that is free, less a twentieth: this one wants least, "
-            "88 % more; --activation-checkpointing blocks keeps less");
+            "88 % more; --activation-checkpointing blocks may keep less");
   cut.rule = parallel::parse_block_rule("blocks", "");
   cut.checkpointed = {true, true};
   EXPECT_EQ(room_text(cut),
