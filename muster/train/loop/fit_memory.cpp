@@ -20,7 +20,7 @@ namespace muster::train::detail {
 namespace {
 
 /// What makes the run's steps smaller. `module`: null where there is none yet.
-std::string smaller_steps(const FitPlan& plan, const torch::nn::Module* module) {
+std::string smaller_steps(const FitPlan& plan, torch::nn::Module* module) {
   const StrategyEntry& strategy = strategies().at(plan.strategy_name);
   std::vector<std::string> ways{
       "take a smaller --batch-size (with --accumulate-grad-batches for the same steps)"};
