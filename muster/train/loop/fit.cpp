@@ -160,6 +160,8 @@ void Trainer::make_parts() {
     request.example = [this, number = parts_.size()](int64_t samples) {
       return example_step(number, samples);
     };
+    if (strategies().at(plan_.strategy_name).places_units && !device_.is_cpu())
+      request.batch_bytes = bytes_of_batches();
     request.record =
         resume_ != nullptr ? resume_->loop.value(kStrategyKey, Json()) : plan_.strategy_found;
     parts_.push_back(std::make_unique<TrainedPart>(std::move(part.name), std::move(request)));

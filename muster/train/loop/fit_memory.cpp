@@ -115,7 +115,8 @@ void Trainer::measure_budget() {
 /// Of the batches that this rank's device holds until the step is made, and of the next, which is
 /// there already.
 double Trainer::bytes_of_batches() const {
-  const int64_t held = (keeps_batches_ ? plan_.options.accumulate_grad_batches : 1) + 1;
+  const bool keeps_all = guard_ && keeps_batches_;
+  const int64_t held = (keeps_all ? plan_.options.accumulate_grad_batches : 1) + 1;
   double of_sample = 0;
   const std::vector<int64_t> first{0};
   for (const auto& [name, tensor] : data_.train->get(first).tensors)

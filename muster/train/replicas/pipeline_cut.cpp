@@ -23,8 +23,8 @@ namespace {
 using parallel::Block;
 using parallel::BlockBytes;
 
-// Of what is free on a device, what a cut may take: pieces that lie unused, tensors that wait to be
-// fetched and what an evaluation needs are not counted.
+// Of what is free on a device beside the batches, what a cut may take: pieces that lie unused, letters
+// that wait longer than in the simulated step, and what an evaluation needs are not counted.
 constexpr double kShareOfRoom = 0.95;
 
 // Of Strategy::record().
@@ -100,7 +100,7 @@ std::vector<double> room_of_ranks(const StrategyRequest& request, int64_t ranks)
   for (const auto& tensors : {request.module->parameters(), request.module->buffers()})
     for (const at::Tensor& tensor : tensors)
       if (tensor.device() == request.device) free += static_cast<double>(tensor.nbytes());
-  free *= kShareOfRoom;
+  free = kShareOfRoom * std::max(0.0, free - request.batch_bytes);
   std::vector<double> room(static_cast<size_t>(ranks), free);
   int64_t rank = 0;
   for (const std::string& theirs : request.group.all_gather_text(shortest(free))) {

@@ -73,7 +73,12 @@ double times_of_room(const pipeline::PipelinePlan& plan, const std::vector<doubl
   return times;
 }
 
-PipelineMeasurements::Found found_of(const pipeline::PipelinePlan& plan, double times_room) {
+/// With `batch_bytes` beside what each stage holds.
+PipelineMeasurements::Found found_of(const pipeline::PipelinePlan& plan,
+                                     double times_room,
+                                     double batch_bytes) {
+  std::vector<StageAccount> stages = predicted_stages(plan);
+  for (StageAccount& stage : stages) stage.bytes += batch_bytes;
   return {plan.schedule,
           plan.sizes.micro_batches,
           plan.partition.first_block,
@@ -83,7 +88,7 @@ PipelineMeasurements::Found found_of(const pipeline::PipelinePlan& plan, double 
                  ", bubble ",
                  fixed(100 * plan.bubble, 1),
                  " %"),
-          predicted_stages(plan)};
+          std::move(stages)};
 }
 
 /// What a stage of blocks `first` to `last` costs whose activations wait on the host: its ends stay,
@@ -190,7 +195,7 @@ PipelineMeasurements::Found PipelineMeasurements::fastest(const PipelineStrategy
       throw;
     }
   };
-  if (const auto plan = within(room, 1)) return found_of(*plan, 1);
+  if (const auto plan = within(room, 1)) return found_of(*plan, 1, request_.batch_bytes);
   pipeline::PipelinePlan least = within({}, 1).value();
   double fits = times_of_room(least, room), too_small = 1;  // these times the room
   while (fits > 1.01 * too_small) {
@@ -202,7 +207,7 @@ PipelineMeasurements::Found PipelineMeasurements::fastest(const PipelineStrategy
       too_small = between;
     }
   }
-  return found_of(least, fits);
+  return found_of(least, fits, request_.batch_bytes);
 }
 
 std::vector<BlockBytes> PipelineMeasurements::bytes(int64_t micro_batches) const {
@@ -324,7 +329,7 @@ PipelineMeasurements::Found PipelineMeasurements::treated(const PipelineCut& cut
       {.stages = std::ssize(cut.first_block), .ranks = ranks_, .micro_batches = cut.micro_batches},
       costs,
       cut.first_block);
-  return found_of(plan, times_of_room(plan, room));
+  return found_of(plan, times_of_room(plan, room), request_.batch_bytes);
 }
 
 }  // namespace muster::train::detail

@@ -40,6 +40,8 @@ struct StrategyRequest {
   /// The task's step on the first so many samples, which are read once, for what is found out before
   /// the first one. Whoever calls it puts back what it draws and what units change. Not collective.
   std::function<std::function<StepResult()>(int64_t samples)> example = {};
+  /// Of the batches that wait on a device for their step, or are kept until it is made.
+  double batch_bytes = 0;
   Json record = {};  ///< Strategy::record() of the run, or the probe, that goes on; else null
   std::function<void(const std::string& line)> note = {};  ///< shows it to the user, on rank 0
 };
