@@ -257,7 +257,9 @@ std::string ParameterGroups::line() const {
   }
   std::string out = concat("of ", all, " parameter tensors ", join(parts, ", "));
   if (!frozen_norms_.empty())
-    out += concat("; ", frozen_norms_.size(), " frozen normalisations keep their statistics");
+    out += frozen_norms_.size() == 1
+               ? "; 1 frozen normalisation keeps its statistics"
+               : concat("; ", frozen_norms_.size(), " frozen normalisations keep their statistics");
   return out;
 }
 

@@ -58,6 +58,7 @@ TEST(NewProject, RefusesAndWritesNothing) {
   EXPECT_THAT(refusal("2a", "own"), HasSubstr("a letter first (got 2a)"));
   EXPECT_THAT(refusal("a b", "own"), HasSubstr("letters, digits, _ and -"));
   EXPECT_THAT(refusal("test", "own"), HasSubstr("no target of CMake's"));
+  EXPECT_THAT(refusal("torch", "own"), HasSubstr("no target of CMake's"));
   EXPECT_EQ(entries_in(folder.path()), 0U);
   std::ofstream(folder.path() / "file") << "mine";
   EXPECT_THAT(refusal("file", "own"), HasSubstr("there is a file of that name"));

@@ -190,7 +190,7 @@ TEST(ParameterGroups, AreSaidAndRefusedWhereTheyMeanNothing) {
   EXPECT_THAT(
       run_noted(options, folder.path()).notes,
       Contains("of 10 parameter tensors 2 frozen, 5 trained, 3 trained with weight decay 0; "
-               "1 frozen normalisations keep their statistics"));
+               "1 frozen normalisation keeps its statistics"));
   options.freeze = "bn3";
   EXPECT_THAT(refusal_of([&] { run_noted(options, other.path()); }),
               AllOf(HasSubstr("--freeze: each pattern is like a parameter of the module (got bn3)"),
