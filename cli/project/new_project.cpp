@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <set>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include <errno.h>
