@@ -116,7 +116,8 @@ void Trainer::measure_budget() {
 /// there already.
 double Trainer::bytes_of_batches() const {
   const bool keeps_all = guard_ && keeps_batches_;
-  const int64_t held = (keeps_all ? plan_.options.accumulate_grad_batches : 1) + 1;
+  const int64_t next = plan_.samples_per_epoch > plan_.options.batch_size ? 1 : 0;
+  const int64_t held = (keeps_all ? plan_.options.accumulate_grad_batches : 1) + next;
   double of_sample = 0;
   const std::vector<int64_t> first{0};
   for (const auto& [name, tensor] : data_.train->get(first).tensors)
