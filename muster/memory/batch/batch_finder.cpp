@@ -12,6 +12,8 @@ namespace {
 
 constexpr int64_t kMostSecondUnits = 8;
 constexpr double kHalf = 0.5, kThird = 0.33;
+/// Below this share of what the line says, five probes were not enough.
+constexpr double kFar = 0.75;
 /// The peak rises as what forward holds does, but for rounding.
 constexpr double kRises = 0.95;
 /// A margin that takes more of the units than this keeps no margin: few units are coarse.
@@ -111,6 +113,15 @@ bool BatchFinder::is_on_line() const {
   return std::abs(fit[last].bytes - said) <= kOnLine * (fit[last].bytes - fit[last - 2].bytes);
 }
 
+/// All have fitted, and the line through the two largest says that much larger ones do.
+bool BatchFinder::is_far() const {
+  const std::vector<BatchProbe> fit = fitting(probes_);
+  if (fit.size() < 3) return false;
+  const Rise line = rise();
+  const auto end = static_cast<double>(less_margin(line.fits));
+  return line.rises && static_cast<double>(fit.back().batch) < kFar * end;
+}
+
 /// Between the largest that fits and the smallest that does not.
 std::optional<int64_t> BatchFinder::below_failure(const BatchProbe& best) const {
   const auto made = static_cast<int>(probes_.size());
@@ -132,7 +143,7 @@ std::optional<int64_t> BatchFinder::next() const {
   const int64_t most = ceiling(), best = fit.back().batch;
   if (best >= most) return std::nullopt;
   if (fit.size() < probes_.size()) return below_failure(fit.back());
-  if (made >= limits_.probes) return std::nullopt;
+  if (made >= limits_.probes + (is_far() ? limits_.probes_more : 0)) return std::nullopt;
   const auto above = [&](int64_t batch) {
     return std::clamp(batch, std::min(most, best + unit), most);
   };

@@ -25,7 +25,8 @@ namespace muster::memory {
 // Only a size that was measured and fitted is ever returned. A peak is the largest of several lines,
 // so what two sizes say of a larger one may be too much. When a probe runs out of memory, the next one
 // is a third of the way from the largest that fits to it; and where there are no more, and the largest
-// that fits is less than kNearEnough of it, a few more halve the way. Of the sizes measured the fastest
+// that fits is less than kNearEnough of it, a few more halve the way. So do a few more where all have
+// fitted and the last line says that the end is farther (a pipeline whose cut changes with the batch). Of the sizes measured the fastest
 // is told as well: the smallest whose samples per second come within kNearlyAsFast of the best.
 
 /// One measured size.
@@ -43,7 +44,7 @@ struct BatchLimits {
   int64_t multiple_of = 1;  ///< the batch is this times a whole number
   double margin = 0.03;     ///< of the predicted batch, that is left away
   int probes = 5;           ///< at most, as long as all fit
-  int probes_more = 3;      ///< at most, once one has not fitted
+  int probes_more = 3;      ///< at most, once one has not fitted, or the end is far
 };
 
 struct BatchFound {
@@ -76,6 +77,7 @@ class BatchFinder {
  private:
   struct Rise;
 
+  bool is_far() const;
   int64_t ceiling() const;
   int64_t in_units(double batch) const;
   int64_t less_margin(double batch) const;

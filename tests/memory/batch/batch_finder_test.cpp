@@ -137,6 +137,21 @@ TEST(BatchFinder, StaysBelowASizeThatDidNotFitThoughTheLineSaidSo) {
 }
 
 // Backward needs three times the bytes of forward from some size on: the last of five probes fails.
+// A pipeline that is cut anew for each size: small ones are cut where they take more.
+TEST(BatchFinder, GoesOnWhereAllFitAndTheLastLineSaysThatTheEndIsFar) {
+  for (const int64_t bends : {20, 50, 90}) {
+    const auto measure = [&](int64_t batch) {
+      const auto samples = static_cast<double>(batch);
+      const double bytes = batch < bends ? 1000 + (30 * samples) : 1000 + (8 * samples);
+      return BatchProbe{.batch = batch, .fits = bytes <= 4000, .bytes = bytes, .forward = bytes};
+    };
+    const BatchFound found =
+        find_batch_size({.bytes = 4000, .most = 1000, .multiple_of = 4}, measure);
+    EXPECT_GE(static_cast<double>(found.largest), 0.85 * 375) << "bends at " << bends;
+    EXPECT_LE(found.probes.size(), 8U);
+  }
+}
+
 TEST(BatchFinder, HalvesTheWayWhereTheLastProbeDidNotFit) {
   std::mt19937 draws(3);
   for (int trial = 0; trial < 2000; ++trial) {
