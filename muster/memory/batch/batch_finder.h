@@ -26,7 +26,7 @@ namespace muster::memory {
 // so what two sizes say of a larger one may be too much. When a probe runs out of memory, the next one
 // is a third of the way from the largest that fits to it; and where there are no more, and the largest
 // that fits is less than kNearEnough of it, a few more halve the way. So do a few more where all have
-// fitted and the last line says that the end is farther (a pipeline whose cut changes with the batch). Of the sizes measured the fastest
+// fitted and the last line says that the end is far: lines may bend either way. Of the sizes measured the fastest
 // is told as well: the smallest whose samples per second come within kNearlyAsFast of the best.
 
 /// One measured size.
