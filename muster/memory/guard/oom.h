@@ -20,8 +20,8 @@ namespace muster::memory {
 /// What an error says of memory that ran out; bytes where its text has them.
 struct OutOfMemory {
   std::string words;  ///< its first line, without a backtrace
-  std::string
-      where;  ///< what the errors around it say before them: "backward of stage 1"; mostly empty
+  /// What the errors around it say before its words: "backward of stage 1"; mostly empty.
+  std::string where;
   std::optional<double> asked;
   std::optional<double> free;  ///< of the device
   std::optional<double> idle;  ///< held by the allocator, in no tensor

@@ -128,8 +128,8 @@ class Measurement {
               c10::Device device,
               bool again)
       : stage_({block}, device, {again}),
+        block_(block),
         again_(again),
-        plain_({block}, device),
         inputs_(inputs),
         loss_(loss),
         targets_(targets),
@@ -199,14 +199,13 @@ class Measurement {
   /// What the block keeps where it is not checkpointed, its inputs apart.
   double bytes_kept_plainly() {
     HeldMemory held;
-    plain_.begin(1, false);
+    Stage plain({block_}, device_);  // is gone before `held` is
+    plain.begin(1, false);
     {
       const tensor::SavedTensorScope scope(held);
-      plain_.forward(0, inputs_);
+      plain.forward(0, inputs_);
     }
-    const double bytes = held.bytes() - (held.has(inputs_.tensors) ? bytes_of(inputs_.tensors) : 0);
-    plain_.begin(1, false);  // while `held` is there
-    return bytes;
+    return held.bytes() - (held.has(inputs_.tensors) ? bytes_of(inputs_.tensors) : 0);
   }
 
   // Of the device's memory; the host's allocator does not say.
@@ -243,8 +242,8 @@ class Measurement {
   }
 
   Stage stage_;
+  const Block& block_;
   bool again_;
-  Stage plain_;  // what stage_ is without checkpointing
   const Handed& inputs_;
   const PipelineLoss* loss_;
   const Tensors* targets_;

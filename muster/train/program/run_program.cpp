@@ -198,9 +198,8 @@ std::string hindrance(const fs::path& output) {
     const RunFolder own(output);
     return "";
   } catch (const Error& error) {
-    const ErrorText& text = error.text();
-    return concat(
-        text.refused, ": ", text.rule, text.value.empty() ? "" : concat(" (got ", text.value, ")"));
+    const std::string text = error.what();
+    return text.substr(0, text.find('\n'));  // without the hint
   }
 }
 
