@@ -19,10 +19,10 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 JOBS ?= $(shell nproc)
-# Tests wait for processes and for silence a fifth of their time: half as many again keep the cores busy.
+# Tests wait for processes and for silence a fourth of their time, most where the longest begin: twice as many keep the cores busy.
 # Beside each other, threads of OpenMP that wait by spinning (the default) take the cores from those that compute: half of the
 # processor time of the tests of models.
-TEST_JOBS ?= $(shell echo $$(($(JOBS) * 3 / 2)))
+TEST_JOBS ?= $(shell echo $$(($(JOBS) * 2)))
 CTEST = env OMP_WAIT_POLICY=passive ctest --output-on-failure --no-tests=error -j $(TEST_JOBS)
 
 .PHONY: help setup configure build program demo test parity bench asan tsan fuzz soak flaky cpus gpu compat plain package tidy format nightly
@@ -90,7 +90,7 @@ soak: build
 	@cd build && MUSTER_SOAK=1 bin/distributed_tests --gtest_filter='*ThreadAndShm*' --gtest_repeat=50 --gtest_fail_fast --gtest_brief=1
 
 flaky: build
-	@scripts/flaky.sh $(FLAKY)
+	@JOBS=$(TEST_JOBS) scripts/flaky.sh $(FLAKY)
 
 # One at a time: some take all of the device's memory.
 gpu: build

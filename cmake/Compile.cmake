@@ -4,8 +4,8 @@ target_compile_options(muster_compile INTERFACE -Wall -Wextra -Wpedantic -Wno-mi
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)  # g++ 12 sees overlap in std::string concatenation that is not there (GCC bug 105329)
 target_compile_features(muster_compile INTERFACE cxx_std_20)
 # __FILE__ is "tests/…", so that messages and objects are the same in every checkout, and ccache takes those of another one: every
-# gtest macro has a __FILE__.
-target_compile_options(muster_compile INTERFACE -fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=)
+# gtest macro has a __FILE__. The cache tells the compiler folders below that of the build as `..`.
+target_compile_options(muster_compile INTERFACE -fmacro-prefix-map=${CMAKE_SOURCE_DIR}/= -fmacro-prefix-map=../=)
 
 if(MUSTER_SANITIZE)
   target_compile_options(muster_compile INTERFACE -fsanitize=${MUSTER_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
@@ -18,9 +18,8 @@ endif()
 # Clang's precompiled headers hold the checkout's path, so that of another checkout would never be the same. There ccache takes the
 # sum beside a header for the header; CMake would also name the header's source, by a path that ccache does not make relative.
 set(ccache_settings CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
-  CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE=10G)
+  CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE=10G CCACHE_PCH_EXTSUM=1)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-  list(APPEND ccache_settings CCACHE_PCH_EXTSUM=1)
   set(CMAKE_CXX_COMPILE_OPTIONS_USE_PCH -Xclang -include-pch -Xclang <PCH_FILE>)
 endif()
 find_program(CCACHE_PROGRAM ccache)
@@ -42,7 +41,15 @@ function(muster_test_compiler target)
   endif()
   target_compile_options(${target} PRIVATE -Wno-unknown-warning-option)  # some are g++'s own
   set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER
-    "${CMAKE_SOURCE_DIR}/scripts/compile_test.sh;${MUSTER_TEST_COMPILER};${CMAKE_CXX_COMPILER_LAUNCHER};--")
+    "${CMAKE_SOURCE_DIR}/scripts/compile.sh;--by;${MUSTER_TEST_COMPILER};${CMAKE_CXX_COMPILER_LAUNCHER};--")
+endfunction()
+
+# muster_pch_compiler(torch_pch)   for the target whose header g++ precompiles: scripts/compile.sh leaves its sum beside it
+function(muster_pch_compiler target)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CCACHE_PROGRAM)
+    set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER
+      "${CMAKE_SOURCE_DIR}/scripts/compile.sh;${CMAKE_CXX_COMPILER_LAUNCHER};--")
+  endif()
 endfunction()
 
 # muster_pch_sum(test_pch gmock/gmock.h …)   what the headers are once they are preprocessed; none of them is of this checkout

@@ -34,21 +34,53 @@ endfunction()
 # muster_unity(target area a.cpp b.cpp …)   compiles the sources of an area together, MUSTER_UNITY_BATCH to a translation unit
 #
 # What a source costs is mostly its headers: six sources of distributed/monitor take 15 s together and 50 s one by one. Names in
-# unnamed namespaces must differ within an area. Off in the `dev` preset, where single files are edited; `make nightly` builds
-# without it, too, so that each source includes what it uses.
+# unnamed namespaces must differ within an area. Off in the `dev` preset, where single files are edited; `make nightly` reads each
+# source by itself, too, so that it includes what it uses. A source with SKIP_UNITY_BUILD_INCLUSION stays alone.
+#
+# CMake's own UNITY_BUILD would write the checkout's path into the units, which a compiler cache would then have to preprocess
+# anew in each checkout.
 function(muster_unity target area)
   list(LENGTH ARGN count)
   if(NOT MUSTER_UNITY OR count LESS 2)
     return()
   endif()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  get_target_property(groups ${target} MUSTER_UNITY_GROUPS)
+  if(NOT groups)  # when all is said of this folder's sources
+    cmake_language(EVAL CODE "cmake_language(DEFER CALL muster_write_units [[${target}]])")
+  endif()
   math(EXPR batches "(${count} + ${MUSTER_UNITY_BATCH} - 1) / ${MUSTER_UNITY_BATCH}")
   set(index 0)
   foreach(source IN LISTS ARGN)
     math(EXPR batch "${index} * ${batches} / ${count} + 1")
-    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${area}_${batch})
+    set_property(TARGET ${target} APPEND PROPERTY MUSTER_UNITY_GROUPS ${area}_${batch})
+    set_property(TARGET ${target} APPEND PROPERTY MUSTER_UNITY_${area}_${batch} ${source})
     math(EXPR index "${index} + 1")
   endforeach()
+endfunction()
+
+function(muster_write_units target)
+  get_target_property(groups ${target} MUSTER_UNITY_GROUPS)
+  list(REMOVE_DUPLICATES groups)
+  get_target_property(sources ${target} SOURCES)
+  foreach(group IN LISTS groups)
+    get_target_property(members ${target} MUSTER_UNITY_${group})
+    set(text "")
+    foreach(member IN LISTS members)
+      get_source_file_property(alone ${member} SKIP_UNITY_BUILD_INCLUSION)
+      if(alone)
+        continue()
+      endif()
+      cmake_path(RELATIVE_PATH member BASE_DIRECTORY ${CMAKE_SOURCE_DIR} OUTPUT_VARIABLE name)
+      string(APPEND text "#include \"${name}\"\n")
+      list(REMOVE_ITEM sources ${member})
+    endforeach()
+    if(text)
+      set(unit ${CMAKE_CURRENT_BINARY_DIR}/unity/${target}/${group}.cpp)
+      file(CONFIGURE OUTPUT ${unit} CONTENT "// Written by cmake/Room.cmake.\n${text}" @ONLY)
+      list(APPEND sources ${unit})
+    endif()
+  endforeach()
+  set_target_properties(${target} PROPERTIES SOURCES "${sources}")
 endfunction()
 
 # muster_precompiled_torch(muster_train)   for rooms most of whose sources include modules or process groups
@@ -63,6 +95,7 @@ function(muster_precompiled_torch target)
     add_library(torch_pch STATIC ${CMAKE_BINARY_DIR}/torch_pch/empty.cpp)
     target_link_libraries(torch_pch PRIVATE muster_compile muster::torch)
     target_compile_options(torch_pch PRIVATE -fpch-preprocess)
+    muster_pch_compiler(torch_pch)
     set_target_properties(torch_pch PROPERTIES POSITION_INDEPENDENT_CODE ON)
     target_precompile_headers(torch_pch PRIVATE <algorithm> <functional> <map> <memory> <string> <vector>
       <torch/csrc/distributed/c10d/ProcessGroup.hpp> <torch/nn/module.h>)

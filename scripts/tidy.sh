@@ -24,7 +24,7 @@ tidy() {  # tidy ARGUMENTS: over the sources on stdin
 # Names in all sources, which unity sources include, as HeaderFilterRegex names headers.
 names() {
   sed -n 's|^  "file": "\(.*\)"$|\1|p' $names/compile_commands.json |
-    awk -v build="$PWD/build" 'index($0, build) != 1 || /\/Unity\/unity_/' | sort -u |
+    awk -v build="$PWD/build" 'index($0, build) != 1 || /\/unity\//' | sort -u |
     xargs -r -n 1 -P "$jobs" clang-tidy-19 -p $names --quiet "${names_only[@]}" \
       --header-filter='/(muster|cli|tests|examples|benchmarks)/[^.]*\.(h|cpp)$' \
       2> >(grep -v 'warnings generated\|^Suppressed\|^Use -header' >&2)

@@ -9,13 +9,14 @@ The project is configured first on the prefix as it was installed (torch-free pa
 whatever names the first folder fails there.
 """
 import argparse
-import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+
+import compiler_cache
 
 HERE = pathlib.Path(__file__).resolve().parent
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
@@ -70,10 +71,9 @@ def pages_are_complete(prefix):
 
 
 def consume(prefix, work, with_torch):
-    launcher = [f"-DCMAKE_CXX_COMPILER_LAUNCHER={ccache}"] if (ccache := shutil.which("ccache")) else []
     run("cmake", "-S", HERE, "-B", work, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}", f"-DWITH_TORCH={'ON' if with_torch else 'OFF'}",
-        *launcher)
-    run("cmake", "--build", work, env={**os.environ, "CCACHE_NOHASHDIR": "1"})
+        *compiler_cache.flags())
+    run("cmake", "--build", work, env=compiler_cache.environment())
     for program in ["torch_free", "two_ranks"] if with_torch else ["torch_free"]:
         with tempfile.TemporaryDirectory(dir=work) as folder:
             print(run(work / program, folder, timeout=60), end="")

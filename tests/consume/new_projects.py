@@ -14,6 +14,8 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import compiler_cache
+
 TASKS = ("classify", "regress", "own")
 
 
@@ -25,10 +27,8 @@ def run(*command, **options):
 
 
 def build(project, prefix):
-    ccache = shutil.which("ccache")
-    launcher = [f"-DCMAKE_CXX_COMPILER_LAUNCHER={ccache}"] if ccache else []
-    run("cmake", "-S", ".", "-B", "build", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}", *launcher, cwd=project)
-    run("cmake", "--build", "build", cwd=project, env={**os.environ, "CCACHE_NOHASHDIR": "1"})
+    run("cmake", "-S", ".", "-B", "build", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}", *compiler_cache.flags(), cwd=project)
+    run("cmake", "--build", "build", cwd=project, env=compiler_cache.environment())
 
 
 def commands_of(readme):
