@@ -27,8 +27,8 @@ def every_source_is_built(build):
     """A *_test.cpp or strategy that no target has would be green for ever."""
     commands = json.loads((build / "compile_commands.json").read_text())
     built = {pathlib.Path(command["file"]).resolve() for command in commands}
-    for unit in [file for file in built if file.parent.name == "Unity"]:  # sources of an area, compiled together
-        built |= {pathlib.Path(source).resolve() for source in re.findall(r'#include "([^"]+\.cpp)"', unit.read_text())}
+    for unit in [file for file in built if file.parent.parent.name == "unity"]:  # sources of an area, compiled together
+        built |= {ROOT / source for source in re.findall(r'#include "([^"]+\.cpp)"', unit.read_text())}
     for source in files(".cpp", folders=["muster", "cli", "tests", "examples"]):
         # Built where NCCL's headers are; a project of its own, built by the CTest consume.installed.
         optional = name(source).startswith(("muster/distributed/nccl/", "tests/consume/"))
