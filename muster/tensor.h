@@ -2,6 +2,7 @@
 // The room's door for users; within muster/, include what is needed.
 #pragma once
 
+#include "muster/tensor/batch_norm.h"
 #include "muster/tensor/bfloat16.h"
 #include "muster/tensor/device/copy_stream.h"
 #include "muster/tensor/device/device_kinds.h"

@@ -25,16 +25,23 @@ std::string earlier(const std::filesystem::path& path, int64_t last_step) {
 }
 
 struct PlacedRow {
-  int64_t step = 0;  ///< of the checkpoint that holds the row
-  bool is_test = false;
+  int64_t step = 0;     ///< of the checkpoint that holds the row
+  bool is_end = false;  ///< dropped at the last step itself
   size_t line = 0;
   std::string_view text;  ///< with its line end
 };
 
-PlacedRow placed(int64_t step, std::string_view phase) {
+/// The rows that a run has at its end alone.
+struct EndRows {
+  int64_t last_step = 0;
+  EndRow train = EndRow::kStays;
+};
+
+PlacedRow placed(int64_t step, std::string_view phase, const EndRows& ends) {
   // A test is made behind the last checkpoint, so the run that goes on from there makes it again.
-  const bool is_test = phase == "test";
-  return {.step = is_test && step < INT64_MAX ? step + 1 : step, .is_test = is_test};
+  const bool is_train = phase == "train" && ends.train == EndRow::kGoes && step == ends.last_step;
+  const bool is_end = phase == "test" || is_train;
+  return {.step = is_end && step < INT64_MAX ? step + 1 : step, .is_end = is_end};
 }
 
 /// Reads each whole line from the `first` on (1 is the file's first) by `row_of`, which throws for a
@@ -69,11 +76,11 @@ KeptRows rows_until(
                                  ", line ",
                                  row->line,
                                  ": its step ",
-                                 row->step - row->is_test,
+                                 row->step - row->is_end,
                                  " stands before step ",
                                  later));
-    } else if (row->is_test && row->step == last_step + 1) {
-      kept.has_dropped_test = true;
+    } else if (row->is_end && row->step == last_step + 1) {
+      kept.has_dropped_end = true;
     }
     later = std::min(later, row->step);
   }
@@ -86,7 +93,8 @@ KeptRows rows_until(
 PlacedRow row_of_csv(const std::string& line,
                      size_t columns,
                      std::string_view where,
-                     int64_t number) {
+                     int64_t number,
+                     const EndRows& ends) {
   const auto refusal = [&](const std::string& rule) {
     return usage_error({.refused = concat(where, ", line ", number), .rule = rule});
   };
@@ -102,7 +110,7 @@ PlacedRow row_of_csv(const std::string& line,
     if (!cells[i].empty() && !to_double(cells[i]))
       throw refusal(concat("column ", i + 1, " is a number"));
   }
-  return placed(*to_int(cells[0]), cells[2]);
+  return placed(*to_int(cells[0]), cells[2], ends);
 }
 
 UniqueFd open_for_append(const std::filesystem::path& path) {
@@ -143,10 +151,14 @@ std::string to_json_line(const MetricsRow& row) {
   return json_text(object) + '\n';
 }
 
-KeptRows metrics_rows_until(std::string_view text, int64_t last_step, std::string_view where) {
+KeptRows metrics_rows_until(std::string_view text,
+                            int64_t last_step,
+                            std::string_view where,
+                            EndRow end_row) {
+  const EndRows ends{.last_step = last_step, .train = end_row};
   return rows_until(text, last_step, where, 1, [&](std::string_view line, int64_t number) {
     const MetricsRow record = parse_metrics_line(line, where, number);
-    return placed(record.step, record.phase);
+    return placed(record.step, record.phase, ends);
   });
 }
 
@@ -162,26 +174,31 @@ std::optional<std::vector<std::string>> csv_columns(std::string_view text) {
   return columns;
 }
 
-KeptRows csv_rows_until(std::string_view text, int64_t last_step, std::string_view where) {
+KeptRows csv_rows_until(std::string_view text,
+                        int64_t last_step,
+                        std::string_view where,
+                        EndRow end_row) {
+  const EndRows ends{.last_step = last_step, .train = end_row};
   // A header that was damaged counts as a row, so that it is a fault.
   const auto columns = csv_columns(text);
   const size_t most = columns ? columns->size() : std::numeric_limits<uint8_t>::max();
   const size_t first = columns ? 2 : 1;
   return rows_until(text, last_step, where, first, [&](std::string_view line, int64_t number) {
-    return row_of_csv(std::string(line), most, where, number);
+    return row_of_csv(std::string(line), most, where, number, ends);
   });
 }
 
 MetricsLog::MetricsLog(const std::filesystem::path& folder,
                        int64_t last_step,
-                       std::vector<std::string> columns)
+                       std::vector<std::string> columns,
+                       EndRow end_row)
     : csv_path_(folder / "metrics.csv"),
       json_path_(folder / "metrics.jsonl"),
       columns_(std::move(columns)) {
   const KeptRows json =
-      metrics_rows_until(earlier(json_path_, last_step), last_step, json_path_.string());
-  has_dropped_test_ = json.has_dropped_test;
-  const std::string rows = take_over_csv(last_step);
+      metrics_rows_until(earlier(json_path_, last_step), last_step, json_path_.string(), end_row);
+  has_dropped_end_ = json.has_dropped_end;
+  const std::string rows = take_over_csv(last_step, end_row);
   write_file_atomic(csv_path_, csv_header(columns_) + rows);
   write_file_atomic(json_path_, take_over(json_path_, json));
   csv_ = open_for_append(csv_path_);
@@ -190,7 +207,7 @@ MetricsLog::MetricsLog(const std::filesystem::path& folder,
 
 /// The rows that stay, under the columns that they have, which become those of the log. Columns that
 /// are new stand behind them, and in these rows they are empty.
-std::string MetricsLog::take_over_csv(int64_t last_step) {
+std::string MetricsLog::take_over_csv(int64_t last_step, EndRow end_row) {
   const std::string text = earlier(csv_path_, last_step);
   if (auto before = csv_columns(text)) {
     for (const std::string& column : columns_) {
@@ -199,7 +216,7 @@ std::string MetricsLog::take_over_csv(int64_t last_step) {
     }
     columns_ = std::move(*before);
   }
-  return take_over(csv_path_, csv_rows_until(text, last_step, csv_path_.string()));
+  return take_over(csv_path_, csv_rows_until(text, last_step, csv_path_.string(), end_row));
 }
 
 /// A file that has damaged lines stays under another name before it is replaced.

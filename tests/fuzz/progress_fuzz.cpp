@@ -19,10 +19,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const auto rows_until : {track::metrics_rows_until, track::csv_rows_until}) {
     const std::string header =
         rows_until == track::csv_rows_until ? "step,epoch,phase,loss,lr\n" : "";
-    const track::KeptRows kept = rows_until(header + std::string(text), 100, "fuzz");
-    fuzz::require(kept.text.size() <= text.size(), "rows are kept or dropped");
-    const track::KeptRows again = rows_until(header + kept.text, 100, "fuzz");
-    fuzz::require(again.text == kept.text && again.faults.empty(), "kept rows are kept again");
+    for (const auto end : {track::EndRow::kStays, track::EndRow::kGoes}) {
+      const track::KeptRows kept = rows_until(header + std::string(text), 100, "fuzz", end);
+      fuzz::require(kept.text.size() <= text.size(), "rows are kept or dropped");
+      const track::KeptRows again = rows_until(header + kept.text, 100, "fuzz", end);
+      fuzz::require(again.text == kept.text && again.faults.empty(), "kept rows are kept again");
+    }
   }
   // Any bytes may be a phase: a row is a line all the same, and one that a resumed run keeps.
   const std::string row =

@@ -28,13 +28,27 @@ TEST(MetricsRowsUntil, KeepsWhatTheCheckpointHoldsAndDropsWhatIsMadeAgain) {
       metrics_rows_until(first + json_row(30) + json_row(30, "test") + "{\"step\":4", 20, "m");
   EXPECT_EQ(kept.text, first);
   EXPECT_THAT(kept.faults, IsEmpty());
-  EXPECT_FALSE(kept.has_dropped_test);
+  EXPECT_FALSE(kept.has_dropped_end);
 }
 
 TEST(MetricsRowsUntil, ATestBehindTheVeryCheckpointIsDroppedAndSaid) {
   const KeptRows kept = metrics_rows_until(json_row(20) + json_row(20, "test"), 20, "m");
   EXPECT_EQ(kept.text, json_row(20));
-  EXPECT_TRUE(kept.has_dropped_test);
+  EXPECT_TRUE(kept.has_dropped_end);
+}
+
+TEST(MetricsRowsUntil, TheRowOfAnEndGoesWhereTheRunGoesOn) {
+  const std::string before = json_row(10) + json_row(20, "validate");
+  const std::string text = before + json_row(20) + json_row(20, "test");
+  EXPECT_EQ(metrics_rows_until(text, 20, "m").text, before + json_row(20));
+  const KeptRows kept = metrics_rows_until(text, 20, "m", EndRow::kGoes);
+  EXPECT_EQ(kept.text, before);
+  EXPECT_THAT(kept.faults, IsEmpty());
+  EXPECT_TRUE(kept.has_dropped_end);
+  EXPECT_EQ(metrics_rows_until(before + json_row(30), 30, "m", EndRow::kGoes).text, before);
+  const std::string header = csv_header(kColumns), row = "20,1,train,0.5\n";
+  EXPECT_EQ(csv_rows_until(header + row, 20, "m").text, row);
+  EXPECT_EQ(csv_rows_until(header + row, 20, "m", EndRow::kGoes).text, "");
 }
 
 TEST(MetricsRowsUntil, LinesThatHoldNoRowAreNamedByNumber) {

@@ -87,8 +87,13 @@ class Classifying final : public train::Program {
   Classifying(train::TrainOptions options,
               const CLI::App& app,
               std::span<const program::ConfigKey> keys,
+              std::span<const program::ConfigPlace> places,
               std::function<void(const std::string&)> note)
-      : options_(std::move(options)), app_(app), keys_(keys), note_(std::move(note)) {
+      : options_(std::move(options)),
+        app_(app),
+        keys_(keys),
+        off_(program::said_off(app, places)),
+        note_(std::move(note)) {
     options_.data = formats::with_whole_path(options_.data);
   }
 
@@ -96,7 +101,9 @@ class Classifying final : public train::Program {
   void take_over(const Json& record) override {
     check_is_ours(record);
     options_.validation_split = train::with_whole_path(options_.validation_split);
-    train::take_over(record, program::said_options(app_), options_);
+    std::vector<std::string> said = program::said_options(app_);
+    said.insert(said.end(), off_.begin(), off_.end());
+    train::take_over(record, said, options_);
     record_ = record;
   }
 
@@ -139,6 +146,7 @@ class Classifying final : public train::Program {
                          is_resumed,
                          program::said_words(app_, train::kOfOneStart),
                          train::kOfOnePlace,
+                         off_,
                          keys_,
                          note_);
   }
@@ -147,6 +155,7 @@ class Classifying final : public train::Program {
   train::TrainOptions options_;
   const CLI::App& app_;
   std::span<const program::ConfigKey> keys_;
+  std::vector<std::string> off_;
   std::function<void(const std::string&)> note_;
   train::TrainData data_;
   train::TrainPlan plan_;
@@ -163,7 +172,7 @@ int train_command(std::span<const std::string> args,
     return *over;
   program::Reporter reporter(console, rank_env_from().has_value());
   const auto note = [&](const std::string& line) { reporter.note(line); };
-  Classifying program(flags.train, *app, keys, note);
+  Classifying program(flags.train, *app, keys, places, note);
   const train::ProgramEnd end = train::run_program(
       program,
       flags.run,

@@ -8,6 +8,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/tensor/device/device_memory.h"
 
 namespace muster::data {
 namespace {
@@ -44,6 +45,35 @@ void check(const SyntheticOptions& options) {
   check(kSyntheticParams[3], options, options.channels <= 1024, "it is at most 1024");
   check(kSyntheticParams[4], options, options.size <= 4096, "it is at most 4096");
   check(kSyntheticParams[5], options, options.noise >= 0 && options.noise <= 1, "it is in 0 … 1");
+}
+
+/// The split is made whole, in memory: what has no room there is refused before it is begun.
+void check_room(const SyntheticOptions& options, Split split) {
+  uint64_t room = 0;
+  try {
+    room = tensor::free_bytes_of(c10::kCPU);
+  } catch (const Error&) {  // nobody tells
+    return;
+  }
+  const auto of_sample = static_cast<uint64_t>(options.channels * options.size * options.size) +
+                         sizeof(int64_t);  // the label
+  const bool is_train = split == Split::kTrain;
+  const auto samples = static_cast<uint64_t>(is_train ? options.samples : options.test_samples);
+  const uint64_t most = room / of_sample;
+  if (samples <= most) return;
+  uint64_t need = 0;
+  const bool is_beyond = __builtin_mul_overflow(samples, of_sample, &need);
+  const Param& param = kSyntheticParams[is_train ? 0 : 1];
+  throw usage_error({.refused = concat("dataset synthetic parameter \"", param.name, "\""),
+                     .rule = concat("its samples of ",
+                                    of_sample,
+                                    " bytes lie in memory, of which ",
+                                    human_bytes(room),
+                                    " is free, and so many need ",
+                                    is_beyond ? "more than 16384 PiB" : human_bytes(need)),
+                     .value = param.show(&options),
+                     .hint = most > 0 ? concat("take ", most, " at most, or smaller images")
+                                      : "take smaller images"});
 }
 
 /// Bytes of a random stream. The engine's output is fixed by the standard; its distributions are
@@ -103,6 +133,7 @@ std::shared_ptr<const Dataset> open_synthetic(const DatasetRequest& request) {
 
 std::shared_ptr<const ImageDataset> make_synthetic(const SyntheticOptions& options, Split split) {
   check(options);
+  check_room(options, split);
   const std::vector<int> patterns = make_patterns(options);
   const int64_t samples = split == Split::kTrain ? options.samples : options.test_samples;
   at::Tensor images = at::empty({samples, options.channels, options.size, options.size}, at::kByte);

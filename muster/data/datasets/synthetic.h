@@ -21,7 +21,7 @@ struct SyntheticOptions {
 /// Each class has a pattern of 4 x 4 random patches; a sample is its class's pattern blended with
 /// noise of its own. Sample i is of class i modulo `classes`. Both splits share the patterns. The
 /// same options give the same bytes everywhere. Throws a usage error for sizes or numbers below 1,
-/// more than 256 classes, or noise outside 0 … 1.
+/// more than 256 classes, noise outside 0 … 1, or a split that the free memory has no room for.
 std::shared_ptr<const ImageDataset> make_synthetic(const SyntheticOptions& options, Split split);
 
 }  // namespace muster::data

@@ -6,6 +6,7 @@
 
 #include "muster/base/text.h"
 #include "muster/models/layers/layers.h"
+#include "muster/tensor/batch_norm.h"
 
 namespace muster::models {
 namespace {
@@ -53,10 +54,10 @@ ResnetBlockImpl::ResnetBlockImpl(int64_t in, int64_t planes, int64_t stride, boo
 at::Tensor ResnetBlockImpl::forward(const at::Tensor& x) {
   at::Tensor out = x;
   for (size_t i = 0; i < layers_.size(); ++i) {
-    out = layers_[i].norm->forward(layers_[i].conv->forward(out));
+    out = tensor::normalize(*layers_[i].norm, layers_[i].conv->forward(out));
     if (i + 1 < layers_.size()) out.relu_();
   }
-  out += downsample_.conv ? downsample_.norm->forward(downsample_.conv->forward(x)) : x;
+  out += downsample_.conv ? tensor::normalize(*downsample_.norm, downsample_.conv->forward(x)) : x;
   return out.relu_();
 }
 
@@ -90,7 +91,7 @@ std::vector<ResnetBlock> ResnetImpl::add_stage(int stage, int64_t blocks, bool b
 }
 
 at::Tensor ResnetImpl::stem(const at::Tensor& images) {
-  return at::max_pool2d(bn1_->forward(conv1_->forward(images)).relu_(), 3, 2, 1);
+  return at::max_pool2d(tensor::normalize(*bn1_, conv1_->forward(images)).relu_(), 3, 2, 1);
 }
 
 at::Tensor ResnetImpl::head(const at::Tensor& x) {

@@ -48,7 +48,7 @@ TORCH_MODULE(ResnetBlock);
 /// Source: He et al. 2015, arXiv 1512.03385, as torchvision 0.29 has it: same parameter and buffer
 /// names, and the same initial weights for the same torch::manual_seed. Images of 3 channels and
 /// any size; with images of at most 32 pixels the last stage sees one position, so that a batch of
-/// one cannot be trained on (BatchNorm).
+/// one cannot be trained on (BatchNorm), unless it is a part of one over all ranks.
 class ResnetImpl : public Classifier {
  public:
   ResnetImpl(const ImageShape& shape, const ResnetPlan& plan, const ResnetOptions& options = {});

@@ -7,6 +7,7 @@
 #include "muster/base/text.h"
 #include "muster/models/layers/layers.h"
 #include "muster/models/layers/size_limits.h"
+#include "muster/tensor/batch_norm.h"
 
 namespace muster::models {
 namespace {
@@ -82,7 +83,7 @@ at::Tensor VggImpl::run(Stage& stage, at::Tensor x) {
       continue;
     }
     x = layer.conv->forward(x);
-    if (layer.norm) x = layer.norm->forward(x);
+    if (layer.norm) x = tensor::normalize(*layer.norm, x);
     x.relu_();
   }
   return x;

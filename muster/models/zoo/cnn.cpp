@@ -4,6 +4,7 @@
 
 #include "muster/base/text.h"
 #include "muster/models/layers/size_limits.h"
+#include "muster/tensor/batch_norm.h"
 
 namespace muster::models {
 
@@ -38,13 +39,15 @@ std::vector<ModelPart> CnnImpl::parts() {
            .modules = {conv1_.ptr(), bn1_.ptr()},
            .forward =
                [this](const at::Tensor& images) {
-                 return at::max_pool2d(bn1_->forward(conv1_->forward(images)).relu_(), 2);
+                 return at::max_pool2d(tensor::normalize(*bn1_, conv1_->forward(images)).relu_(),
+                                       2);
                }},
           {.name = "block2",
            .modules = {conv2_.ptr(), bn2_.ptr()},
            .forward =
                [this](const at::Tensor& x) {
-                 return at::max_pool2d(bn2_->forward(conv2_->forward(x)).relu_(), 2).flatten(1);
+                 return at::max_pool2d(tensor::normalize(*bn2_, conv2_->forward(x)).relu_(), 2)
+                     .flatten(1);
                }},
           {.name = "fc1",
            .modules = {fc1_.ptr()},

@@ -18,6 +18,10 @@ using Maybe = std::optional<at::Tensor>;
 thread_local const distributed::ProcessGroup* norms_group = nullptr;
 thread_local bool norms_count = true;
 
+bool is_of_many(const distributed::ProcessGroup* group) {
+  return group != nullptr && group->world_size() > 1;
+}
+
 at::Tensor batch_norm_kernel(const at::Tensor& input,
                              const Maybe& weight,
                              const Maybe& bias,
@@ -80,8 +84,8 @@ void stand_before_autograd() {
 }  // namespace
 
 BatchNormsOverRanks::BatchNormsOverRanks(const distributed::ProcessGroup* group, bool counts)
-    : group_before_(norms_group), counts_before_(norms_count) {
-  const bool is_many = group != nullptr && group->world_size() > 1;
+    : group_before_(norms_group), counts_before_(norms_count), batches_(is_of_many(group)) {
+  const bool is_many = is_of_many(group);
   if (is_many) stand_before_autograd();
   norms_group = is_many ? group : nullptr;
   norms_count = counts;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "muster/distributed/process_group.h"
+#include "muster/tensor/batch_norm.h"
 
 namespace muster::parallel {
 
@@ -11,7 +12,8 @@ namespace muster::parallel {
 // before autograd's: on a thread with a BatchNormsOverRanks, a call in training becomes
 // batch_norm_over_ranks; every other one goes on to ATen's own, to the bit. aten::instance_norm is
 // made of batch_norm and stays what it is. BatchNorm1d/2d/3d count num_batches_tracked themselves,
-// and refuse a rank's single value per channel before the operator is reached.
+// and refuse a rank's single value per channel before the operator is reached: what is to take one is
+// called by tensor::normalize(), or is a SyncBatchNorm. See Note [One value per channel].
 
 /// While it lives, each batch norm in training that this thread calls takes mean and variance over
 /// the batches of all ranks, however uneven: the numbers of SyncBatchNorm, and of BatchNorm on the
@@ -37,6 +39,7 @@ class BatchNormsOverRanks {
  private:
   const distributed::ProcessGroup* group_before_;
   bool counts_before_;
+  tensor::SharedBatches batches_;
 };
 
 }  // namespace muster::parallel

@@ -1,6 +1,7 @@
 #include "muster/parallel/batch_norm/batch_statistics.h"
 
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -238,16 +239,18 @@ at::Tensor normalize_over_ranks(const at::Tensor& input,
       c10::make_intrusive<Normalization>(group, statistics, inverse, counts));
 }
 
+void refuse_count(int64_t values) {
+  throw usage_error({.refused = "SyncBatchNorm in training",
+                     .rule = "a channel has at least two values over all ranks",
+                     .value = std::to_string(values)});
+}
+
 at::Tensor batch_norm_over_ranks(const at::Tensor& input,
                                  const BatchNormArguments& arguments,
                                  const distributed::ProcessGroup& group,
                                  bool counts) {
   const BatchStatistics statistics = gather_statistics(input, group, counts);
-  if (statistics.count < 2) {
-    throw usage_error({.refused = "SyncBatchNorm in training",
-                       .rule = "a channel has at least two values over all ranks",
-                       .value = concat(statistics.count)});
-  }
+  if (statistics.count < 2) refuse_count(static_cast<int64_t>(statistics.count));
   if (arguments.running_mean.defined()) {
     const c10::NoGradGuard no_grad;
     const double kept = 1 - arguments.momentum;

@@ -39,6 +39,9 @@ struct BatchNormArguments {
   double epsilon = 0;
 };
 
+/// Throws a usage error: so many values per channel are too few.
+[[noreturn]] void refuse_count(int64_t values);
+
 /// at::batch_norm in training, over the batches of all ranks: normalises and moves the running
 /// statistics. Collective, and so is its backward. Throws a usage error for fewer than two values
 /// per channel over all ranks.

@@ -10,6 +10,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/parallel/batch_norm/batch_statistics.h"
+#include "muster/tensor/batch_norm.h"
 
 namespace muster::parallel {
 namespace {
@@ -66,8 +67,12 @@ double SyncBatchNormImpl::next_momentum() {
 
 at::Tensor SyncBatchNormImpl::forward(const at::Tensor& input) {
   check(input);
+  const bool is_of_many = group_ && group_->world_size() > 1;
+  // Within a BatchNormsOverRanks its kernel counts.
+  const bool is_alone = is_training() && !is_of_many && !tensor::SharedBatches::hold();
+  if (is_alone && input.numel() == input.size(1)) refuse_count(1);
   const double momentum = next_momentum();
-  if (is_training() && group_ && group_->world_size() > 1) {
+  if (is_training() && is_of_many) {
     return batch_norm_over_ranks(
         input, {weight, bias, running_mean, running_var, momentum, options.eps()}, *group_);
   }

@@ -1,7 +1,7 @@
 // `--config FILE`: a command's flags from a TOML file, and back.
 //
 //   epochs = 3                       # --epochs 3; batch_size and batch-size name --batch-size
-//   explain = true                   # --explain; false leaves the flag away
+//   explain = true                   # --explain; false leaves the flag away (see said_off())
 //   data-dir = "../mnist"            # a path: relative to the folder of the file
 //   [model]                          # --model mlp:hidden=64
 //   name = "mlp"

@@ -28,6 +28,16 @@ std::vector<std::string> said_options(const CLI::App& app) {
   return names;
 }
 
+std::vector<std::string> said_off(const CLI::App& app, std::span<const ConfigPlace> places) {
+  std::vector<std::string> names;
+  for (const ConfigPlace& place : places) {
+    const CLI::Option& option = *app.get_option("--" + place.flag);
+    if (option.get_items_expected_max() == 0 && option.count() == 0)
+      names.push_back(option_of_flag("--" + place.flag));
+  }
+  return names;
+}
+
 std::vector<std::string> said_words(const CLI::App& app, std::span<const std::string_view> but) {
   std::vector<std::string> words;
   for (const std::string& name : said_options(app)) {
@@ -44,6 +54,7 @@ void keep_config(const std::filesystem::path& file,
                  bool goes_on,
                  const std::vector<std::string>& words,
                  std::span<const std::string_view> only_now,
+                 std::span<const std::string> off,
                  std::span<const ConfigKey> keys,
                  const std::function<void(const std::string&)>& note) {
   std::vector<std::string> all;
@@ -54,7 +65,9 @@ void keep_config(const std::filesystem::path& file,
   }
   const auto flag = [](const std::string& word) { return word.substr(0, word.find('=')); };
   std::erase_if(all, [&](const std::string& word) {
-    if (std::find(only_now.begin(), only_now.end(), option_of_flag(flag(word))) != only_now.end())
+    const std::string option = option_of_flag(flag(word));
+    if (std::ranges::find(only_now, option) != only_now.end() ||
+        std::ranges::find(off, option) != off.end())
       return true;
     return std::any_of(words.begin(), words.end(), [&](const std::string& other) {
       return flag(other) == flag(word);

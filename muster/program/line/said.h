@@ -41,16 +41,21 @@ void add_option_flag(CLI::App& app, const Info& info, T& value) {
 /// The options given, by the names that they have in a plan.
 std::vector<std::string> said_options(const CLI::App& app);
 
+/// The switches that a config file says off, by the names that they have in a plan. A run that goes
+/// on may have begun with them on.
+std::vector<std::string> said_off(const CLI::App& app, std::span<const ConfigPlace> places);
+
 /// What was said, as words: "--lr=0.1", "--fast-dev-run"; but for these options.
 std::vector<std::string> said_words(const CLI::App& app, std::span<const std::string_view> but);
 
 /// Writes a config file that says `words`; of a run that goes on over what the file said when it
-/// began, but for the options of `only_now`. A file that cannot be read stays as it is, and `note` is
-/// told.
+/// began, but for the options of `only_now` and `off`. A file that cannot be read stays as it is, and
+/// `note` is told.
 void keep_config(const std::filesystem::path& file,
                  bool goes_on,
                  const std::vector<std::string>& words,
                  std::span<const std::string_view> only_now,
+                 std::span<const std::string> off,
                  std::span<const ConfigKey> keys,
                  const std::function<void(const std::string&)>& note);
 

@@ -45,13 +45,15 @@ std::shared_ptr<models::Classifier> make_initial_model(const TrainPlan& plan, bo
 void check_model(const TrainPlan& plan) {
   const int64_t replicas = plan.world_size / plan.ranks_per_replica;
   const int64_t last = plan.samples_per_epoch % plan.options.batch_size;
-  // The ranks' shares of a batch differ by one at most. Over all ranks (--sync-batch-norm) a rank needs two
-  // as well: torch::nn's layers look at their own samples.
-  const bool always = plan.options.batch_size < 2 * replicas;
+  // The ranks' shares of a batch differ by one at most. Over all ranks (--sync-batch-norm) the batch
+  // counts.
+  const bool is_shared = plan.options.sync_batch_norm && plan.world_size > 1;
+  const int64_t least = is_shared ? 2 : 2 * replicas;
+  const bool always = plan.options.batch_size < least;
   const bool is_known = plan.options.batch_size.search.empty();
   // BatchNorm is of the models of images.
   const bool one_sample =
-      plan.spec.is_image() && is_known && (always || (last > 0 && last < 2 * replicas));
+      plan.spec.is_image() && is_known && (always || (last > 0 && last < least));
   if (!one_sample && plan.model_params.empty()) return;
   const auto model = make_initial_model(plan, /*is_resumed=*/true);  // whatever its weights
   if (!one_sample) return;
@@ -68,15 +70,16 @@ void check_model(const TrainPlan& plan) {
     throw usage_error(
         {.refused = concat("--batch-size with model ", plan.model_name),
          .rule = concat("its BatchNorm cannot train on one sample, which ",
-                        always ? "is all that a rank gets"
-                               : "is all that an epoch's last batch leaves to a rank"),
+                        always      ? "is all that a rank gets"
+                        : is_shared ? "is all that an epoch's last batch leaves to the ranks"
+                                    : "is all that an epoch's last batch leaves to a rank"),
          .value = always ? concat(plan.options.batch_size, " for ", replicas, " ranks")
                          : concat("batches of ",
                                   plan.options.batch_size,
                                   " from ",
                                   plan.samples_per_epoch,
                                   " samples"),
-         .hint = always ? concat("take --batch-size ", 2 * replicas, " or more")
+         .hint = always ? concat("take --batch-size ", least, " or more")
                         : "take --drop-last, or another --batch-size"});
   }
 }

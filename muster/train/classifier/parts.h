@@ -14,8 +14,8 @@ namespace muster::train {
 std::shared_ptr<models::Classifier> make_initial_model(const TrainPlan& plan, bool is_resumed);
 
 /// Throws a usage error for parameters that the model cannot be made from, and if some batch leaves
-/// a rank a single sample and the model cannot train on one: BatchNorm behind layers that leave one
-/// value per channel. Makes the model only where one of these can be.
+/// a rank (of --sync-batch-norm: all ranks together) a single sample and the model cannot train on
+/// one: BatchNorm behind layers that leave one value per channel. Makes the model only where one of these can be.
 void check_model(const TrainPlan& plan);
 
 }  // namespace muster::train

@@ -87,13 +87,20 @@ Trainer::Trainer(const FitRequest& run, const distributed::ProcessGroup& group)
   }
 }
 
+/// Where a run ends before a row of its steps is due, it writes one (end_inside_epoch()) and keeps
+/// their sums. One that goes on has them in its next row, as a run that never ended, and none here.
+track::EndRow Trainer::earlier_end_row() const {
+  const bool goes_on = !finished() && !(passes_time_limit() && is_past_minimum());
+  return goes_on && !window_meter_.empty() ? track::EndRow::kGoes : track::EndRow::kStays;
+}
+
 /// Nothing is written before.
 void Trainer::open_folder() {
   on_first_rank(group_, [&] {
     mine_ = open_run_folder(plan_, output_, resume_, owned_, log_);
     folder_ = owned_ != nullptr ? owned_ : mine_.get();
-    log_.open(resume_ != nullptr ? resume_->position.step : -1, *metrics_);
     log_.count_before(before_s_);
+    log_.open(resume_ != nullptr ? resume_->position.step : -1, *metrics_, earlier_end_row());
     if (callbacks_.folder_ready) callbacks_.folder_ready();
     writer_.emplace(output_, plan_.options.keep_checkpoints);
   });

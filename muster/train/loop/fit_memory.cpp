@@ -10,6 +10,7 @@
 #include "muster/memory/guard/guard.h"
 #include "muster/memory/guard/oom.h"
 #include "muster/memory/tracker/recent.h"
+#include "muster/tensor/batch_norm.h"
 #include "muster/tensor/device/generators.h"
 #include "muster/train/device/memory_report.h"
 #include "muster/train/device/out_of_memory.h"
@@ -96,6 +97,7 @@ void Trainer::measure_budget() {
   const tensor::GeneratorAsItWas generator(generator_);
   {
     const c10::AutoGradMode with_grad(true);
+    const tensor::SharedBatches shared(plan_.options.sync_batch_norm && plan_.world_size > 1);
     drop_step(parts_[0]->strategy(), example_step(0, plan_.batch_per_rank));
   }
   size_t next = 0;

@@ -17,6 +17,7 @@
 #include "muster/memory/estimate/cpu_scratch.h"
 #include "muster/memory/estimate/estimate.h"
 #include "muster/optim/clip.h"
+#include "muster/tensor/batch_norm.h"
 #include "muster/tensor/device/math_modes.h"
 #include "muster/train/device/rank_device.h"
 #include "muster/train/loop/parameter_groups.h"
@@ -82,6 +83,7 @@ class RunOnMeta {
   }
 
   void step() {
+    const tensor::SharedBatches shared(plan_.options.sync_batch_norm && plan_.world_size > 1);
     for (size_t index = 0; index < parts_.size(); ++index) {
       Part& part = parts_[index];
       turn(index);

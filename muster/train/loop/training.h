@@ -121,6 +121,7 @@ class Trainer {
   optim::Optimizer& optimizer() const { return parts_[0]->optimizer(); }
   StepContext context(Phase phase, size_t part = 0) const;
   void open_folder();
+  track::EndRow earlier_end_row() const;
   void make_task(const TaskMaker& make);
   void make_groups();
   void make_parts();

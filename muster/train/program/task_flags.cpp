@@ -1,6 +1,7 @@
 #include "muster/train/program/task_flags.h"
 
 #include <algorithm>
+#include <iterator>
 #include <type_traits>
 #include <utility>
 
@@ -88,13 +89,22 @@ std::optional<int> TaskLine::read(std::span<const std::string> words, program::C
   return program::parse(*app_, program::with_config(words, keys_, &places_), console);
 }
 
-std::vector<std::string> TaskLine::said() const { return program::said_options(*app_); }
+std::vector<std::string> TaskLine::said() const {
+  std::vector<std::string> names = program::said_options(*app_);
+  std::ranges::move(program::said_off(*app_, places_), std::back_inserter(names));
+  return names;
+}
 
 void TaskLine::keep_config(const std::filesystem::path& file,
                            bool goes_on,
                            const std::function<void(const std::string&)>& note) const {
-  program::keep_config(
-      file, goes_on, program::said_words(*app_, kOfOneStart), kOfOnePlace, keys_, note);
+  program::keep_config(file,
+                       goes_on,
+                       program::said_words(*app_, kOfOneStart),
+                       kOfOnePlace,
+                       program::said_off(*app_, places_),
+                       keys_,
+                       note);
 }
 
 Error TaskLine::placed(const Error& error) const {

@@ -48,25 +48,27 @@ RunLog::RunLog(const FitPlan& plan,
                const FitCallbacks& callbacks)
     : plan_(plan), callbacks_(callbacks), output_(output), is_first_(is_first) {}
 
-void RunLog::open(int64_t resumed_after, const std::vector<Metric>& metrics) {
+void RunLog::open(int64_t resumed_after,
+                  const std::vector<Metric>& metrics,
+                  track::EndRow end_row) {
   if (!is_first_) return;
   write_file_atomic(output_ / "config.json", json_text(plan_.record, 2) + '\n');
-  metrics_.emplace(output_, resumed_after, columns_of(metrics));
+  metrics_.emplace(output_, resumed_after, columns_of(metrics), end_row);
   for (const std::string& line : metrics_->damage()) note(line);
-  if (resumed_after >= 0) before_s_ = seconds_in(track::read_metrics(output_));
+  if (resumed_after >= 0) count_before(seconds_in(track::read_metrics(output_)));
   if (plan_.options.tensorboard != "off") open_tensorboard(resumed_after, metrics);
   pictures_due_ = plan_.options.tensorboard == "all";
 }
 
-/// Readers purge by step alone. So that a test at the very step, which the run makes again, goes
-/// too, that step is purged and its other points are written anew; and all points are where the
+/// Readers purge by step alone. So that rows of an end at the very step, which are made again, go too,
+/// that step is purged and its other points are written anew; and all points are where the
 /// folder has no events of the run so far, which began in another one.
 void RunLog::open_tensorboard(int64_t resumed_after, const std::vector<Metric>& metrics) {
   const std::filesystem::path folder = output_ / "tensorboard";
   std::error_code none;
   const bool is_empty = !std::filesystem::exists(folder) || std::filesystem::is_empty(folder, none);
   std::optional<int64_t> purge_step;
-  if (!is_empty) purge_step = resumed_after + (metrics_->has_dropped_test() ? 0 : 1);
+  if (!is_empty) purge_step = resumed_after + (metrics_->has_dropped_end() ? 0 : 1);
   tensorboard_.emplace(plan_, metrics, folder, resumed_after, purge_step);
   if (resumed_after < 0) return;
   const int64_t first = is_empty ? 0 : purge_step.value_or(0);

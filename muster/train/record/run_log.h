@@ -31,8 +31,8 @@ class RunLog {
 
   /// Writes config.json and opens the other files, before the first step. `resumed_after`: the step
   /// of the checkpoint that the run goes on from, -1 for a new run; rows of metrics and events
-  /// beyond it are dropped. `metrics` are the task's.
-  void open(int64_t resumed_after, const std::vector<Metric>& metrics);
+  /// beyond it are dropped, and its `end_row` if that goes. `metrics` are the task's.
+  void open(int64_t resumed_after, const std::vector<Metric>& metrics, track::EndRow end_row);
 
   /// Earlier processes worked so long on the run, which their last rows may not tell.
   void count_before(double seconds) { before_s_ = std::max(before_s_, seconds); }

@@ -13,6 +13,7 @@ namespace muster::data {
 namespace {
 
 using test::refusal_of;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
@@ -90,6 +91,22 @@ TEST(Synthetic, CanBeLearnedFromTheTrainingSplitForTheTestSplit) {
   const at::Tensor distance =
       torch::cdist(test->images().to(torch::kFloat).flatten(1), torch::stack(means));
   EXPECT_TRUE(distance.argmin(1).equal(test->labels()));
+}
+
+// 143 TiB, and more bytes than 64 bits count: said before the allocator is asked.
+TEST(Synthetic, RefusesASplitThatMemoryHasNoRoomFor) {
+  EXPECT_THAT(
+      refusal_of([] { make_synthetic({.samples = 2'000'000'000, .size = 280}, Split::kTrain); }),
+      AllOf(HasSubstr("parameter \"samples\": its samples of 78408 bytes lie in memory, of which "),
+            HasSubstr(" is free, and so many need 143 TiB (got 2000000000)"),
+            HasSubstr("hint: take "),
+            HasSubstr(" at most, or smaller images")));
+  EXPECT_THAT(refusal_of([] {
+                make_synthetic({.test_samples = int64_t{1} << 31, .channels = 1024, .size = 4096},
+                               Split::kTest);
+              }),
+              AllOf(HasSubstr("\"test_samples\""), HasSubstr("need more than 16384 PiB")));
+  EXPECT_EQ(make_synthetic({.samples = 2'000'000'000, .test_samples = 3}, Split::kTest)->size(), 3);
 }
 
 TEST(Synthetic, RefusesSizesThatMakeNoSense) {

@@ -3,11 +3,16 @@
 
 #include <optional>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "muster/parallel/batch_norm/sync_batch_norm.h"
 #include "muster/parallel/ddp/ddp.h"
+#include "muster/tensor/batch_norm.h"
 #include "muster/testing/run_ranks.h"
+
+#include "tests/support/error_of.h"
 
 namespace muster {
 namespace {
@@ -112,6 +117,64 @@ TEST(BatchNormsOverRanks, TrainTypedMembersAsOneRankOnTheWholeBatch) {
 TEST(BatchNormsOverRanks, AStandInCountsForNothing) {
   expect_trains_as_whole({0, 4, 4});
   expect_trains_as_whole({0, 3, 5, 5});
+}
+
+/// What a step of one norm gives.
+struct OneValue {
+  torch::Tensor out, gradient, mean, variance;
+};
+
+template <class Norm, class Forward>
+OneValue one_value(Norm norm, const torch::Tensor& x, const Forward& forward) {
+  norm->to(torch::kDouble);
+  const torch::Tensor input = x.clone().requires_grad_();
+  const torch::Tensor out = forward(norm, input);
+  (out * out * x).sum().backward();
+  return {out.detach(), input.grad(), norm->running_mean, norm->running_var};
+}
+
+void expect_same(const OneValue& have, const OneValue& want, int64_t row) {
+  EXPECT_TRUE(torch::allclose(have.out, want.out.narrow(0, row, 1), 1e-12, 1e-12));
+  EXPECT_TRUE(torch::allclose(have.gradient, want.gradient.narrow(0, row, 1), 1e-10, 1e-10));
+  EXPECT_TRUE(torch::allclose(have.mean, want.mean, 1e-12, 1e-12));
+  EXPECT_TRUE(torch::allclose(have.variance, want.variance, 1e-12, 1e-12));
+}
+
+TEST(BatchNormsOverRanks, OneValuePerChannelOfARankIsEnoughWhereAllHaveTwo) {
+  auto generator = torch::make_generator<at::CPUGeneratorImpl>(5);
+  const torch::Tensor x = torch::rand({2, 4, 1, 1}, generator, torch::kDouble) + 1;
+  const auto ours = [](torch::nn::BatchNorm2d& norm, const torch::Tensor& input) {
+    return tensor::normalize(*norm, input);
+  };
+  const auto its_own = [](auto& norm, const torch::Tensor& input) { return norm->forward(input); };
+  for (const auto momentum : {std::optional(0.1), std::optional<double>()}) {
+    const auto options = torch::nn::BatchNorm2dOptions(4).momentum(momentum);
+    const OneValue whole = one_value(torch::nn::BatchNorm2d(options), x, its_own);
+    run_ranks(2, [&](ProcessGroup group) {
+      const BatchNormsOverRanks norms(&group);
+      const torch::Tensor own = x.narrow(0, group.rank(), 1);
+      expect_same(one_value(torch::nn::BatchNorm2d(options), own, ours), whole, group.rank());
+      expect_same(one_value(parallel::SyncBatchNorm(options), own, its_own), whole, group.rank());
+    });
+  }
+}
+
+TEST(BatchNormsOverRanks, OneValueOfAllRanksTogetherIsRefused) {
+  run_ranks(2, [](ProcessGroup group) {
+    torch::nn::BatchNorm2d norm(4);
+    // The other rank has no sample left, and takes part with others.
+    const bool counts = group.rank() == 0;
+    const BatchNormsOverRanks norms(&group, counts);
+    EXPECT_THAT(test::error_of([&] {
+                  tensor::normalize(*norm, torch::ones({counts ? 1 : 2, 4, 1, 1}));
+                }),
+                ::testing::HasSubstr("at least two values over all ranks (got 1)"));
+  });
+  run_ranks(1, [](ProcessGroup group) {
+    torch::nn::BatchNorm2d norm(4);
+    const BatchNormsOverRanks norms(&group);
+    EXPECT_THROW(tensor::normalize(*norm, torch::ones({1, 4, 1, 1})), c10::Error);
+  });
 }
 
 TEST(BatchNormsOverRanks, LeaveEvaluationInstanceNormsAndOtherThreadsAlone) {

@@ -173,6 +173,21 @@ TEST(SyncBatchNorm, RefusesWhatItCannotNormalise) {
   });
 }
 
+TEST(SyncBatchNorm, AloneItRefusesOneValuePerChannelAsBatchNormDoes) {
+  const torch::Tensor one = torch::ones({1, 3, 1, 1}), two = torch::rand({1, 3, 1, 2});
+  const auto check = [&](std::optional<ProcessGroup> group) {
+    SyncBatchNorm norm(torch::nn::BatchNormOptions(3), std::move(group));
+    EXPECT_THAT(error_of([&] { norm->forward(one); }), HasSubstr("at least two values"));
+    EXPECT_EQ(norm->num_batches_tracked.item<int64_t>(), 0);
+    EXPECT_EQ(norm->forward(two).sizes(), two.sizes());
+    norm->eval();
+    EXPECT_EQ(norm->forward(one).sizes(), one.sizes());
+    EXPECT_TRUE(torch::isfinite(norm->running_var).all().item<bool>());
+  };
+  check(std::nullopt);
+  run_ranks(1, [&](ProcessGroup group) { check(std::move(group)); });
+}
+
 TEST(SyncBatchNorm, TrainsUnderDdpLikeOneRankOnTheWholeUnevenlySharedBatch) {
   const auto build = [] {
     torch::manual_seed(3);

@@ -214,6 +214,34 @@ TEST(RunFolderCommand, TheConfigOfAResumedRunHasWhatWasSaidLast) {
   EXPECT_EQ(plan.at("lr"), 0.001);
 }
 
+// A switch has no flag that takes it back; a config file says it off.
+TEST(RunFolderCommand, AConfigFileTakesBackASwitchThatTheRunBeganWith) {
+  const test::Folder folder;
+  const fs::path output = folder.path() / "out", file = folder.path() / "more.toml";
+  train_fully(output, {"--epochs", "1", "--deterministic", "--drop-last"});
+  const auto goes_on = [&](const std::string& text, const Words& more = {}) {
+    write_file_atomic(file, text);
+    return outcome(test::joined({"train", "--resume", output, "--config", file}, more));
+  };
+  const auto is_on = [&] {
+    return parse_json(read_file(output / "config.json"), "config.json").at("deterministic");
+  };
+  const Outcome over = goes_on("epochs = 2\ndeterministic = false\n", {"--deterministic"});
+  ASSERT_EQ(over.code, 0) << over.err;
+  EXPECT_EQ(is_on(), true) << "a flag wins over the file";
+  const Outcome off = goes_on("epochs = 3\ndeterministic = false\n");
+  ASSERT_EQ(off.code, 0) << off.err;
+  EXPECT_EQ(is_on(), false);
+  EXPECT_THAT(read_file(output / "config.toml"),
+              AllOf(Not(HasSubstr("deterministic")), HasSubstr("drop-last = true")));
+  const Outcome later = outcome({"train", "--resume", output, "--epochs", "4"});
+  ASSERT_EQ(later.code, 0) << later.err;
+  EXPECT_EQ(is_on(), false) << "it stays off";
+  const Outcome fixed = goes_on("epochs = 5\ndrop-last = false\n");
+  EXPECT_EQ(fixed.code, 2);
+  EXPECT_THAT(fixed.err, HasSubstr("drop_last was on, now off"));
+}
+
 TEST(RunFolderCommand, TheConfigOfAResumedRunHasNoStrategyThatItHasNotNow) {
   const test::Folder folder;
   const fs::path output = folder.path() / "out";

@@ -75,6 +75,41 @@ TEST(SyncBatchNormRun, ReachesTheNormsOfTheZoosResNet) {
   EXPECT_GE(model_difference(after_two_steps(false, 2), alone), 1e-3);
 }
 
+// The last stage of a ResNet sees one position of these images.
+train::TrainOptions one_sample_per_rank(int64_t samples) {
+  train::TrainOptions options = sync_run(true);
+  options.model = "resnet18";
+  options.data = concat("synthetic:samples=", samples, ",test_samples=4,size=32,classes=4");
+  options.validation_samples = 0;
+  options.batch_size = 2;
+  options.lr = 1e-7;
+  options.epochs = 1;
+  return options;
+}
+
+TEST(SyncBatchNormRun, OneSampleOfEachRankIsEnoughForOnePosition) {
+  const test::Folder one, two;
+  const Ran alone = run(one_sample_per_rank(4), 1, one.path());
+  const Ran shared = run(one_sample_per_rank(4), 2, two.path());
+  EXPECT_EQ(shared.last.position.step, 2);
+  EXPECT_LE(model_difference(shared.last, alone.last), 1e-3);
+}
+
+TEST(SyncBatchNormRun, OneSampleOfAllRanksIsRefusedBeforeTheRun) {
+  const auto refusal = [](int64_t samples, bool sync) {
+    train::TrainOptions options = one_sample_per_rank(samples);
+    options.sync_batch_norm = sync;
+    return refusal_of([&] {
+      const train::TrainData data = train::open_data(options.data, {});
+      train::resolve(options, {.world_size = 2, .local_world_size = 2}, *data.train, *data.test);
+    });
+  };
+  EXPECT_THAT(refusal(5, true),
+              AllOf(HasSubstr("is all that an epoch's last batch leaves to the ranks"),
+                    HasSubstr("take --drop-last")));
+  EXPECT_THAT(refusal(4, false), HasSubstr("is all that a rank gets"));
+}
+
 TEST(SyncBatchNormRun, GoesOnBitForBitUnderZero) {
   train::TrainOptions options = sync_run(true);
   options.strategy = "zero2";

@@ -1,4 +1,5 @@
 // What a resumed run needs, what it says, and what its records hold.
+#include <algorithm>
 #include <fstream>
 
 #include <gmock/gmock.h>
@@ -132,6 +133,69 @@ TEST(ResumedRun, AnEarlierTestLeavesTensorBoardWhenTheRunGoesOn) {
   ASSERT_EQ(points.at("test/loss").size(), 1U);
   for (const char* tag : {"test/loss", "validate/loss", "validate/accuracy", "train/loss"})
     EXPECT_EQ(points.at(tag), want.at(tag)) << tag;
+}
+
+/// Both files of metrics, but for what hangs on the clock.
+std::string rows_but_times(const fs::path& run) {
+  const std::vector<std::string> times{"samples_per_s", "elapsed_s", "epoch_s"};
+  std::string out;
+  std::vector<std::string> names;
+  for (const std::string& line : split(read_file(run / "metrics.csv"), '\n')) {
+    std::vector<std::string> cells = split(line, ',');
+    if (names.empty()) names = cells;
+    for (size_t i = 0; i < cells.size(); ++i)
+      if (std::ranges::find(times, names.at(i)) == times.end()) out += cells[i] + ',';
+    out += '\n';
+  }
+  for (const std::string& line : split(read_file(run / "metrics.jsonl"), '\n')) {
+    if (line.empty()) continue;
+    Json row = parse_json(line, "a row");
+    for (const std::string& name : times) row.erase(name);
+    out += json_text(row) + '\n';
+  }
+  return out;
+}
+
+// Its last steps, fewer than --log-every, have a row where the run ends; not where it goes on.
+TEST(ResumedRun, HasTheRowsOfOneThatNeverEndedInsideAnEpoch) {
+  train::TrainOptions options = small_mlp();
+  options.log_every = 50;
+  options.gradient_clip_val = 1;
+  options.monitor = "validate_loss";
+  options.val_check_interval = 2;
+  options.min_delta = 100;  // only the first one is better than none
+  const test::Folder whole;
+  run_noted(options, whole.path());
+  const std::string want = rows_but_times(whole.path());
+  const auto want_points = test::tensorboard_points(whole.path() / "tensorboard");
+  train::TrainOptions patient = options, short_run = options;
+  patient.patience = 1;
+  short_run.max_steps = 5;
+  for (const train::TrainOptions& ended : {patient, short_run}) {
+    const test::Folder folder;
+    EXPECT_LT(run_noted(ended, folder.path()).result.steps, kEpochSteps);
+    const std::string at_its_end = rows_but_times(folder.path());
+    EXPECT_THAT(at_its_end, HasSubstr(",train,"));
+    run_noted(ended, folder.path(), folder.path());  // has nothing to train
+    EXPECT_EQ(rows_but_times(folder.path()), at_its_end);
+    run_noted(options, folder.path(), folder.path());
+    EXPECT_EQ(rows_but_times(folder.path()), want);
+    const auto points = test::tensorboard_points(folder.path() / "tensorboard");
+    for (const char* tag : {"train/loss", "validate/loss", "test/loss"})
+      EXPECT_EQ(points.at(tag), want_points.at(tag)) << tag;
+  }
+}
+
+// A row that was due stays.
+TEST(ResumedRun, KeepsTheRowThatWasDueWhereTheRunHadEnded) {
+  train::TrainOptions options = small_mlp();
+  const test::Folder whole, folder;
+  run_noted(options, whole.path());
+  options.max_steps = options.log_every;
+  run_noted(options, folder.path());
+  options.max_steps = 0;
+  run_noted(options, folder.path(), folder.path());
+  EXPECT_EQ(rows_but_times(folder.path()), rows_but_times(whole.path()));
 }
 
 TEST(ResumedRun, DamagedRowsAreNamedAndTheRunEndsWithItsResult) {

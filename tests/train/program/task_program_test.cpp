@@ -145,6 +145,17 @@ TEST(TaskProgram, ARunLeavesItsConfigAndSaysItsResult) {
   EXPECT_EQ(again.out, concat("test loss ", fixed(result.at("test_loss").get<double>(), 4), "\n"));
 }
 
+TEST(TaskProgram, AConfigFileTakesBackASwitchThatTheRunBeganWith) {
+  const test::Folder folder;
+  const auto output = folder.path() / "run", file = folder.path() / "more.toml";
+  ASSERT_EQ(rows_program({"--deterministic", "--output", output}).code, 0);
+  write_file_atomic(file, "epochs = 2\ndeterministic = false\n");
+  const Said said = rows_program({"--resume", output, "--config", file});
+  ASSERT_EQ(said.code, 0) << said.err;
+  EXPECT_EQ(parse_json(read_file(output / "config.json"), "config").at("deterministic"), false);
+  EXPECT_THAT(read_file(output / "config.toml"), Not(HasSubstr("deterministic")));
+}
+
 TEST(TaskProgram, DataWithoutASampleIsRefusedAsThat) {
   FitOptions options;
   EXPECT_THAT(test::refusal_of([&] { resolve_fit(options, {}, {.train = 0}, {}); }),
