@@ -27,6 +27,7 @@
 #include "muster/train/replicas/chain_calls.h"
 #include "muster/train/replicas/first_rank.h"
 #include "muster/train/replicas/gather_named.h"
+#include "muster/train/replicas/step_memory.h"
 
 namespace muster::train::detail {
 namespace {
@@ -94,7 +95,8 @@ class PipelineStrategy final : public Strategy {
                                                        .synchronizes = !options_.gantt.empty(),
                                                        .gathers_timeline = !options_.gantt.empty(),
                                                        .device = device_,
-                                                       .timeout = timeout_of(options_)});
+                                                       .timeout = timeout_of(options_),
+                                                       .before_drop = [this] { note_drop(); }});
     if (!options_.gantt.empty()) {
       on_first_rank(group(), [&] { make_writable_folder(gantt_folder(options_), kGanttFolder); });
     }
@@ -117,6 +119,7 @@ class PipelineStrategy final : public Strategy {
   bool shards_weights() const override { return true; }
   std::vector<WeighedResult> evaluate(const BatchToCut& batch) override;
   void stand_aside(const BatchToCut& batch) override { infer(batch); }
+  std::vector<memory::OwnedMemory> dropped_memory() const override { return dropped_; }
   bool shares_buffers() override;
   int seeing_rank() const override { return seeing_rank_; }
   tensor::NamedTensorList whole_state(tensor::NamedTensorList state) override {
@@ -148,6 +151,7 @@ class PipelineStrategy final : public Strategy {
   }
   void draw(const parallel::PipelineStep& step) const;
   void check_other_buffers();
+  void note_drop() noexcept;
   void find_own();
   bool is_own(const at::Tensor& tensor) const {
     return own_.contains(tensor.storage().unsafeGetStorageImpl());
@@ -176,7 +180,8 @@ class PipelineStrategy final : public Strategy {
   std::vector<WeighedResult> results_;
   std::vector<pipeline::Span> spans_;  // of the last step, this rank's
   StageClock clock_;
-  std::vector<StageAccount> measured_;  // by stage
+  std::vector<memory::OwnedMemory> dropped_;  // the gradients, by a step that failed
+  std::vector<StageAccount> measured_;        // by stage
 };
 
 void PipelineStrategy::find_own() {
@@ -232,6 +237,7 @@ std::vector<MicroBatch> PipelineStrategy::micro_batches_of(const BatchToCut& bat
 
 std::vector<WeighedResult> PipelineStrategy::forward_backward(const BatchToCut& batch) {
   results_.clear();
+  dropped_.clear();
   const auto start = std::chrono::steady_clock::now();
   const parallel::PipelineStep step =
       pipe_->step([&] { return micro_batches_of(batch); }, batch.scale);
@@ -251,6 +257,13 @@ std::vector<WeighedResult> PipelineStrategy::evaluate(const BatchToCut& batch) {
   for (size_t i = 0; i < outputs.size() && pipe_->has_last_stage(); ++i)
     results.push_back({result_of(std::move(outputs[i]), i), weights_[i]});
   return results;
+}
+
+void PipelineStrategy::note_drop() noexcept {
+  try {
+    dropped_ = gradient_memory(*module());
+  } catch (...) {  // the step has an error to tell already
+  }
 }
 
 /// A buffer of no unit is on no rank more than on another: one that changes would be lost.
