@@ -78,6 +78,7 @@ class PipelineStrategy final : public Strategy {
         calls_(names_of(cut_.blocks), request.generator),
         seed_(request.plan.options.seed),
         note_(request.note),
+        memory_(device_, request.plan),
         measured_(measured_before(request.record, cut_, ranks)) {
     const auto loss = [this](const Tensors& outputs, const Tensors& targets) {
       return loss_of(outputs, number_from(targets));
@@ -106,7 +107,10 @@ class PipelineStrategy final : public Strategy {
 
   bool trains_in_pieces() const override { return true; }
   std::vector<WeighedResult> forward_backward(const BatchToCut& batch) override;
-  void take_most_memory() override { pipe_->hold_letters(); }
+  void take_most_memory() override {
+    memory_.stop();
+    pipe_->hold_letters();
+  }
   std::vector<pipeline::Span> last_spans() const override { return spans_; }
   optim::Optimizer& optimizer() override { return *optimizer_; }
   at::Tensor clip_gradients(double max_norm) override {
@@ -143,6 +147,7 @@ class PipelineStrategy final : public Strategy {
   at::Tensor loss_of(const Tensors& outputs, size_t piece);
   std::vector<MicroBatch> micro_batches_of(const BatchToCut& batch);
   std::vector<Tensors> infer(const BatchToCut& batch) {
+    memory_.end_steps();
     return pipe_->forward([&] { return micro_batches_of(batch); });
   }
   StepResult result_of(Tensors outputs, size_t piece) const {
@@ -180,6 +185,7 @@ class PipelineStrategy final : public Strategy {
   std::vector<WeighedResult> results_;
   std::vector<pipeline::Span> spans_;  // of the last step, this rank's
   StageClock clock_;
+  StepMemory memory_;
   std::vector<memory::OwnedMemory> dropped_;  // the gradients, by a step that failed
   std::vector<StageAccount> measured_;        // by stage
 };
@@ -238,6 +244,7 @@ std::vector<MicroBatch> PipelineStrategy::micro_batches_of(const BatchToCut& bat
 std::vector<WeighedResult> PipelineStrategy::forward_backward(const BatchToCut& batch) {
   results_.clear();
   dropped_.clear();
+  memory_.begin_step();
   const auto start = std::chrono::steady_clock::now();
   const parallel::PipelineStep step =
       pipe_->step([&] { return micro_batches_of(batch); }, batch.scale);
@@ -347,9 +354,9 @@ bool PipelineStrategy::shares_buffers() {
 }
 
 void PipelineStrategy::settle_record() {
+  clock_.hold(pipe_->stages(), memory_.most());
   const auto told = group().all_gather_text(json_text(clock_.told()));
-  auto measured = StageClock::merged(told, cut_.first_block.size());
-  if (!measured.empty()) measured_ = std::move(measured);
+  take_measured(StageClock::merged(told, cut_.first_block.size()), measured_);
 }
 
 std::string PipelineStrategy::line() const {

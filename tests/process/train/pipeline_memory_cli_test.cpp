@@ -1,5 +1,5 @@
 // What `muster train` says of the memory of ranks that have a part of the model each, on fake devices:
-// whose it was where there was no room.
+// beside the plan's bytes those that were counted, and whose they were where there was no room.
 #include <string>
 
 #include <gmock/gmock.h>
@@ -37,6 +37,31 @@ int64_t owned_by_all(const Json& report) {
   int64_t all = 0;
   for (const auto& [owner, bytes] : report.at("owners").items()) all += bytes.get<int64_t>();
   return all;
+}
+
+TEST(PipelineMemoryCommand, BytesThatWereCountedStandBesideThePlans) {
+  const test::Folder folder;
+  for (const std::string way : kWays) {
+    SCOPED_TRACE(way);
+    const fs::path path = folder.path() / way;
+    const CappedRun run =
+        capped_run(on_two(way, wide(path, {"--strategy", "pipeline:micro_batches=2"}, "384")));
+    ASSERT_EQ(run.code, 0) << run.err;
+    const CappedRun explained = capped_run(on_two(
+        way,
+        {"train", "--resume", path, "--device", "fake", "--strategy", "pipeline", "--explain"}));
+    for (const std::string stage : {"stage 0", "stage 1"}) {
+      const std::string bytes = "at most [0-9.]+ [KM]iB";
+      const std::string line = concat(stage,
+                                      ": predicted forward [0-9.]+ ms, backward [0-9.]+ ms, idle "
+                                      "[0-9.]+ %, ",
+                                      bytes,
+                                      "; measured ",
+                                      bytes);
+      EXPECT_THAT(run.err, ContainsRegex(line));
+      EXPECT_THAT(explained.out, ContainsRegex(line));
+    }
+  }
 }
 
 // In the second micro-batch: the gradients of the first are there, as many bytes as weights, and are
