@@ -134,20 +134,20 @@ struct Owned {
   int64_t bytes = 0;
 };
 
-/// By the address of the memory; the first that claims it has it.
-std::unordered_map<uint64_t, Owned> owned_memory(const std::vector<OwnedTensor>& all,
-                                                 c10::Device device) {
-  std::unordered_map<uint64_t, Owned> memory;
-  for (const OwnedTensor& one : all) {
-    const at::Tensor& tensor = one.tensor;
-    if (!tensor.defined() || !tensor.has_storage() || tensor.device().type() != device.type() ||
-        (!device.is_cpu() && tensor.device().index() != device.index()))
-      continue;
-    const c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
-    if (storage.nbytes() == 0) continue;
-    memory.try_emplace(reinterpret_cast<uintptr_t>(storage.data_ptr().get()),
-                       Owned{one.owner, one.layer, static_cast<int64_t>(storage.nbytes())});
-  }
+using MemoryByAddress = std::unordered_map<uint64_t, Owned>;
+
+/// The first that claims an address has it.
+void claim(const OwnedMemory& one, c10::Device device, MemoryByAddress& memory) {
+  if (one.device.type() != device.type() ||
+      (!device.is_cpu() && one.device.index() != device.index()))
+    return;
+  memory.try_emplace(one.address, Owned{one.owner, one.layer, one.bytes});
+}
+
+MemoryByAddress owned_memory(const std::vector<OwnedTensor>& all, c10::Device device) {
+  MemoryByAddress memory;
+  for (const OwnedTensor& tensor : all)
+    if (const auto one = memory_of(tensor)) claim(*one, device, memory);
   return memory;
 }
 
@@ -182,7 +182,7 @@ class HolderTable {
 
 /// Every block is known; below Level::kTags only those of a recording before, and what the model holds.
 void fill_holders(const std::vector<HeldBlock>& blocks,
-                  const std::unordered_map<uint64_t, Owned>& owned,
+                  const MemoryByAddress& owned,
                   Level level,
                   OomFacts& facts) {
   HolderTable table;
@@ -224,7 +224,7 @@ void fill_holders(const std::vector<HeldBlock>& blocks,
 }
 
 /// No block is known, but what the model holds.
-void fill_owned(const std::unordered_map<uint64_t, Owned>& owned, OomFacts& facts) {
+void fill_owned(const MemoryByAddress& owned, OomFacts& facts) {
   HolderTable table;
   int64_t seen = 0;
   for (const auto& [address, one] : owned) {
@@ -264,6 +264,20 @@ void name_processes(const ExplainOptions& options, c10::Device device, OomFacts&
 
 }  // namespace
 
+std::optional<OwnedMemory> memory_of(const OwnedTensor& one) {
+  const at::Tensor& tensor = one.tensor;
+  if (!tensor.defined() || !tensor.has_storage()) return std::nullopt;
+  c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
+  // Of a storage that has given its memory away (weights in shards) the checked accessor throws.
+  const void* const address = storage._mutable_data_ptr_no_checks().get();
+  if (address == nullptr || storage.nbytes() == 0) return std::nullopt;
+  return OwnedMemory{.device = tensor.device(),
+                     .address = reinterpret_cast<uintptr_t>(address),
+                     .bytes = static_cast<int64_t>(storage.nbytes()),
+                     .owner = one.owner,
+                     .layer = one.layer};
+}
+
 OomReport explain(const std::exception_ptr& error,
                   c10::Device device,
                   const ExplainOptions& options) {
@@ -280,7 +294,10 @@ OomReport explain(const std::exception_ptr& error,
     take_from(*noted, facts);
   else
     take_from_text(text, facts);
-  const auto owned = owned_memory(options.owned, device);
+  MemoryByAddress owned = owned_memory(options.owned, device);
+  // Where the bytes are counted now, what is freed is not among them.
+  if (noted || text.allocated)
+    for (const OwnedMemory& one : options.freed) claim(one, device, owned);
   if (device.is_cpu()) {
     if (!facts.live) facts.live = cpu_counters().current;
     if (!noted && cpu_capacity() > 0) facts.cap = cpu_capacity();

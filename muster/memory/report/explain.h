@@ -1,7 +1,9 @@
 // Says why memory ran out: who held it, which class of cause it is, and what to do.
 #pragma once
 
+#include <cstdint>
 #include <exception>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,12 +30,27 @@ struct OwnedTensor {
   std::string layer;  ///< "encoder.0" of its parameter "encoder.0.weight"; "" for others
 };
 
+/// Where such a tensor lay that is freed between the failure and explain(), as gradients are of a step
+/// that is given up.
+struct OwnedMemory {
+  c10::Device device = c10::kCPU;
+  uint64_t address = 0;
+  int64_t bytes = 0;
+  Owner owner = Owner::kOther;
+  std::string layer;
+};
+
+/// While it is there; nothing for one without memory, as a weight in shards is between its uses.
+std::optional<OwnedMemory> memory_of(const OwnedTensor& one);
+
 struct ExplainOptions {
   /// owned_tensors() and others that the program knows; they still live where the error is caught.
   std::vector<OwnedTensor> owned = {};
   int rank = -1;         ///< for the text; -1: no rank
   size_t processes = 5;  ///< of others, so many are named; 0: nobody is asked
   diagnose::MachineReaderOptions machine = {};  ///< where other processes are read
+  /// What lived at the failure and is freed since; `owned` goes before it.
+  std::vector<OwnedMemory> freed = {};
 };
 
 /// Parameters, buffers and gradients of the module, and the state of torch::optim's optimizers.

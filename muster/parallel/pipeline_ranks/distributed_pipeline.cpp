@@ -43,6 +43,7 @@ struct DistributedPipeline::State {
                                        std::optional<StageAverages>& averages,
                                        PipelineStep& made);
   void conclude(const std::optional<RankFailure>& failure, bool trains, PipelineStep& made);
+  void drop_step();
 
   PipelineLoss loss;
   DistributedPipelineOptions options;
@@ -223,6 +224,11 @@ void DistributedPipeline::State::conclude(const std::optional<RankFailure>& fail
   }
 }
 
+void DistributedPipeline::State::drop_step() {
+  if (options.before_drop) options.before_drop();
+  model.drop_gradients();
+}
+
 PipelineStep DistributedPipeline::State::run(StepRequest request) {
   const bool trains = request.trains;
   if (!model.post.is_whole()) {  // the others hear it, too
@@ -242,7 +248,7 @@ PipelineStep DistributedPipeline::State::run(StepRequest request) {
   try {
     agree_on_step(request, order);
   } catch (...) {  // on all ranks: none goes on
-    if (trains) model.drop_gradients();
+    if (trains) drop_step();
     throw;
   }
   const std::optional<RankFailure> failure = carry_out(request, order, averages, made);
@@ -255,7 +261,7 @@ PipelineStep DistributedPipeline::State::run(StepRequest request) {
   try {
     conclude(failure, trains, made);
   } catch (...) {
-    if (trains) model.drop_gradients();
+    if (trains) drop_step();
     throw;
   }
   auto& spans = made.timeline.ranks;

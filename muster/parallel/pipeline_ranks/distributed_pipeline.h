@@ -46,6 +46,9 @@ struct DistributedPipelineOptions {
   std::optional<c10::Device> device = {};  ///< of this rank's stages; else the group's
   /// A message that takes longer ends the step; 0: the group's timeout.
   std::chrono::milliseconds timeout{0};
+  /// Called on each rank whose step fails, by the thread that made it, before gradients are dropped.
+  /// Must not throw.
+  std::function<void()> before_drop = {};
 };
 
 // Note [Pipelines across processes]

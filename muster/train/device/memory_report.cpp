@@ -44,10 +44,12 @@ std::string memory_report(const MemoryReportRequest& request) noexcept {
     const std::exception_ptr error = std::current_exception();
     const std::optional<memory::OutOfMemory> found = memory::out_of_memory_in(error);
     if (!found) return "";
-    const memory::OomReport report = memory::explain(
-        error,
-        device_in_words(found->words, request.device),
-        {.owned = request.owned, .rank = request.world_size > 1 ? request.rank : -1});
+    const memory::OomReport report =
+        memory::explain(error,
+                        device_in_words(found->words, request.device),
+                        {.owned = request.owned,
+                         .rank = request.world_size > 1 ? request.rank : -1,
+                         .freed = request.freed});
     if (report.cause.kind == memory::OomClass::kUnknown) return "";
     return concat("\ncause: ", report.headline(), write_report(request, report));
   } catch (...) {  // whatever it is, the error in hand counts more

@@ -17,6 +17,7 @@ struct MemoryReportRequest {
   int rank = 0;
   int world_size = 1;
   std::vector<memory::OwnedTensor> owned;
+  std::vector<memory::OwnedMemory> freed;  ///< of memory::ExplainOptions
 };
 
 /// Of the error in hand, inside a handler only. If it is of memory, memory::explain() says why, in

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "muster/base/error.h"
@@ -67,6 +68,9 @@ std::vector<memory::OwnedTensor> Trainer::owned_memory() noexcept {
     if (!module_) return all;
     all = memory::owned_tensors(module());
     for (const auto& part : parts_) {
+      // In shards they are not the module's.
+      for (const at::Tensor& holder : part->optimizer().parameters())
+        all.push_back({holder.grad(), memory::Owner::kGradient, ""});
       for (const auto& [name, tensor] : part->optimizer().state()) {
         const size_t begin = name.find('/') + 1, end = name.rfind('.');  // "momentum/fc1.weight"
         const bool has_layer = end != std::string::npos && end > begin;
@@ -75,6 +79,17 @@ std::vector<memory::OwnedTensor> Trainer::owned_memory() noexcept {
                        has_layer ? name.substr(begin, end - begin) : ""});
       }
     }
+  } catch (...) {  // what is there is told
+  }
+  return all;
+}
+
+std::vector<memory::OwnedMemory> Trainer::dropped_memory() noexcept {
+  std::vector<memory::OwnedMemory> all;
+  try {
+    for (const auto& part : parts_)
+      for (memory::OwnedMemory& one : part->strategy().dropped_memory())
+        all.push_back(std::move(one));
   } catch (...) {  // what is there is told
   }
   return all;
@@ -155,7 +170,8 @@ void rethrow_with_memory(const FitRequest& run,
        .folder = run.output,
        .rank = group.rank(),
        .world_size = group.world_size(),
-       .owned = trainer ? trainer->owned_memory() : std::vector<memory::OwnedTensor>()});
+       .owned = trainer ? trainer->owned_memory() : std::vector<memory::OwnedTensor>(),
+       .freed = trainer ? trainer->dropped_memory() : std::vector<memory::OwnedMemory>()});
   rethrow_in_memory_words(
       device, when, concat(trainer ? trainer->memory_hint() : start_hint(run.plan), why));
 }

@@ -82,6 +82,8 @@ class Trainer {
   /// Parameters, gradients, buffers and this rank's optimizer state, for a report of its memory. Not
   /// collective; never throws.
   std::vector<memory::OwnedTensor> owned_memory() noexcept;
+  /// What lived at the failure and is freed since: Strategy::dropped_memory(). Likewise.
+  std::vector<memory::OwnedMemory> dropped_memory() noexcept;
 
  private:
   enum class Step { kDone, kStopped };

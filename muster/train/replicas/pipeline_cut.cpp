@@ -309,7 +309,7 @@ std::vector<Block> blocks_of(torch::nn::Module& module,
     throw usage_error(
         {.refused = std::string(owner),
          .rule = "the model is a row of units, between which it can be cut",
-         .value = "one that is not",
+         .value = concat(module.name(), ", which is not"),
          .hint = "a module says so by tensor::HasUnits::chain(), as all of the zoo; or take "
                  "--strategy fsdp"});
   }

@@ -27,6 +27,7 @@
 #include "muster/train/replicas/chain_calls.h"
 #include "muster/train/replicas/first_rank.h"
 #include "muster/train/replicas/gather_named.h"
+#include "muster/train/replicas/step_memory.h"
 
 namespace muster::train::detail {
 namespace {
@@ -77,6 +78,7 @@ class PipelineStrategy final : public Strategy {
         calls_(names_of(cut_.blocks), request.generator),
         seed_(request.plan.options.seed),
         note_(request.note),
+        memory_(device_, request.plan),
         measured_(measured_before(request.record, cut_, ranks)) {
     const auto loss = [this](const Tensors& outputs, const Tensors& targets) {
       return loss_of(outputs, number_from(targets));
@@ -94,7 +96,8 @@ class PipelineStrategy final : public Strategy {
                                                        .synchronizes = !options_.gantt.empty(),
                                                        .gathers_timeline = !options_.gantt.empty(),
                                                        .device = device_,
-                                                       .timeout = timeout_of(options_)});
+                                                       .timeout = timeout_of(options_),
+                                                       .before_drop = [this] { note_drop(); }});
     if (!options_.gantt.empty()) {
       on_first_rank(group(), [&] { make_writable_folder(gantt_folder(options_), kGanttFolder); });
     }
@@ -104,7 +107,10 @@ class PipelineStrategy final : public Strategy {
 
   bool trains_in_pieces() const override { return true; }
   std::vector<WeighedResult> forward_backward(const BatchToCut& batch) override;
-  void take_most_memory() override { pipe_->hold_letters(); }
+  void take_most_memory() override {
+    memory_.stop();
+    pipe_->hold_letters();
+  }
   std::vector<pipeline::Span> last_spans() const override { return spans_; }
   optim::Optimizer& optimizer() override { return *optimizer_; }
   at::Tensor clip_gradients(double max_norm) override {
@@ -117,6 +123,7 @@ class PipelineStrategy final : public Strategy {
   bool shards_weights() const override { return true; }
   std::vector<WeighedResult> evaluate(const BatchToCut& batch) override;
   void stand_aside(const BatchToCut& batch) override { infer(batch); }
+  std::vector<memory::OwnedMemory> dropped_memory() const override { return dropped_; }
   bool shares_buffers() override;
   int seeing_rank() const override { return seeing_rank_; }
   tensor::NamedTensorList whole_state(tensor::NamedTensorList state) override {
@@ -140,6 +147,7 @@ class PipelineStrategy final : public Strategy {
   at::Tensor loss_of(const Tensors& outputs, size_t piece);
   std::vector<MicroBatch> micro_batches_of(const BatchToCut& batch);
   std::vector<Tensors> infer(const BatchToCut& batch) {
+    memory_.end_steps();
     return pipe_->forward([&] { return micro_batches_of(batch); });
   }
   StepResult result_of(Tensors outputs, size_t piece) const {
@@ -148,6 +156,7 @@ class PipelineStrategy final : public Strategy {
   }
   void draw(const parallel::PipelineStep& step) const;
   void check_other_buffers();
+  void note_drop() noexcept;
   void find_own();
   bool is_own(const at::Tensor& tensor) const {
     return own_.contains(tensor.storage().unsafeGetStorageImpl());
@@ -176,7 +185,9 @@ class PipelineStrategy final : public Strategy {
   std::vector<WeighedResult> results_;
   std::vector<pipeline::Span> spans_;  // of the last step, this rank's
   StageClock clock_;
-  std::vector<StageAccount> measured_;  // by stage
+  StepMemory memory_;
+  std::vector<memory::OwnedMemory> dropped_;  // the gradients, by a step that failed
+  std::vector<StageAccount> measured_;        // by stage
 };
 
 void PipelineStrategy::find_own() {
@@ -232,6 +243,8 @@ std::vector<MicroBatch> PipelineStrategy::micro_batches_of(const BatchToCut& bat
 
 std::vector<WeighedResult> PipelineStrategy::forward_backward(const BatchToCut& batch) {
   results_.clear();
+  dropped_.clear();
+  memory_.begin_step();
   const auto start = std::chrono::steady_clock::now();
   const parallel::PipelineStep step =
       pipe_->step([&] { return micro_batches_of(batch); }, batch.scale);
@@ -251,6 +264,13 @@ std::vector<WeighedResult> PipelineStrategy::evaluate(const BatchToCut& batch) {
   for (size_t i = 0; i < outputs.size() && pipe_->has_last_stage(); ++i)
     results.push_back({result_of(std::move(outputs[i]), i), weights_[i]});
   return results;
+}
+
+void PipelineStrategy::note_drop() noexcept {
+  try {
+    dropped_ = gradient_memory(*module());
+  } catch (...) {  // the step has an error to tell already
+  }
 }
 
 /// A buffer of no unit is on no rank more than on another: one that changes would be lost.
@@ -334,9 +354,9 @@ bool PipelineStrategy::shares_buffers() {
 }
 
 void PipelineStrategy::settle_record() {
+  clock_.hold(pipe_->stages(), memory_.most());
   const auto told = group().all_gather_text(json_text(clock_.told()));
-  auto measured = StageClock::merged(told, cut_.first_block.size());
-  if (!measured.empty()) measured_ = std::move(measured);
+  take_measured(StageClock::merged(told, cut_.first_block.size()), measured_);
 }
 
 std::string PipelineStrategy::line() const {

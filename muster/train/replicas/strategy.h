@@ -16,6 +16,7 @@
 #include "muster/base/json.h"
 #include "muster/base/params.h"
 #include "muster/distributed/process_group.h"
+#include "muster/memory/report/explain.h"
 #include "muster/optim/optimizer.h"
 #include "muster/pipeline/simulate/timeline.h"
 #include "muster/tensor/named_tensors.h"
@@ -156,6 +157,9 @@ class Strategy {
   virtual void settle_record() {}
   /// What is known at the end of a run, for people.
   virtual std::vector<std::string> end_lines() const { return {}; }
+  /// The gradients of this rank that forward_backward() has dropped as it failed, the last time that it
+  /// was called: for a report of memory that ran out. Not collective.
+  virtual std::vector<memory::OwnedMemory> dropped_memory() const { return {}; }
 
  protected:
   const std::shared_ptr<torch::nn::Module>& module() const { return request_.module; }

@@ -31,7 +31,7 @@ std::vector<tensor::Unit> fsdp_units(torch::nn::Module& module) {
   if (!units.empty()) return units;
   throw usage_error({.refused = std::string(kFsdp),
                      .rule = "the model is made of parts, whose weights come and go",
-                     .value = "one that has none",
+                     .value = concat(module.name(), ", which has none"),
                      .hint = "a module derives from tensor::HasUnits, as all of the zoo, and calls "
                              "its units by tensor::call_unit(); or take --strategy zero2"});
 }

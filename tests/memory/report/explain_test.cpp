@@ -103,6 +103,38 @@ TEST(Explain, OwnedTensorsAreKnownWithoutAnyRecordingOfOperators) {
   EXPECT_EQ(all, report.facts.live);
 }
 
+// A step that is given up drops its gradients before anybody can ask; who has noted where they lay tells.
+TEST(Explain, WhatIsFreedSinceTheFailureIsKnownWhereItLay) {
+  const test::MadeUpMachine machine = full_machine();
+  const OomWatch watch(machine.surroundings());
+  LimitedCpu cpu;
+  const OwnerBytes before = cpu_owner_bytes();
+  torch::nn::Linear layer(512, 512);
+  layer->forward(torch::ones({1, 512})).sum().backward();
+  const int64_t weights = 512 * 512 * 4 + 512 * 4;
+  cpu.set_capacity(cpu.memory().live + kMib);
+  const auto error = test::thrown_by([&] { layer->forward(torch::ones({4096, 512})); });
+  ASSERT_TRUE(error);
+  ExplainOptions options = on(machine);
+  for (const OwnedTensor& one : owned_tensors(*layer))
+    if (one.owner == Owner::kGradient) options.freed.push_back(memory_of(one).value());
+  layer->zero_grad();
+  options.owned = owned_tensors(*layer);
+  const OomFacts facts = explain(error, kCpu, options).facts;
+  for (const Owner owner : {Owner::kParameter, Owner::kGradient}) {
+    const auto place = static_cast<size_t>(owner);
+    EXPECT_EQ(facts.owners[place] - before[place], weights) << place;
+  }
+}
+
+TEST(Explain, ATensorWhoseMemoryIsAwayOwnsNothing) {
+  at::Tensor tensor = bytes_of(16);
+  EXPECT_TRUE(memory_of({.tensor = tensor}));
+  tensor.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(at::DataPtr());
+  EXPECT_FALSE(memory_of({.tensor = tensor}));
+  EXPECT_FALSE(memory_of({}));
+}
+
 TEST(Explain, LayersAreNamedWhereTheyAreRecorded) {
   const test::MadeUpMachine machine = full_machine();
   const OomWatch watch(machine.surroundings());

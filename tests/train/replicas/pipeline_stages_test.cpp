@@ -78,6 +78,31 @@ TEST(PipelineStages, AreMeasuredFromTheSecondStepOn) {
   EXPECT_THAT(StageClock::merged({text(first), "null"}, 2), IsEmpty());
 }
 
+// Of a device whose times are not known, and of replicas: the one that holds most.
+TEST(PipelineStages, AreMeasuredInBytesWithoutTimes) {
+  const auto held = [](int64_t stage, double bytes) {
+    StageClock clock;
+    clock.hold(std::vector<int64_t>{stage}, bytes);
+    return json_text(clock.told());
+  };
+  EXPECT_EQ(held(0, 0), "null");
+  const auto stages = StageClock::merged({held(0, 5), held(1, 3), held(1, 4)}, 2);
+  EXPECT_THAT(stages, ElementsAre(StageAccount{0, 0, 0, 5}, StageAccount{0, 0, 0, 4}));
+  EXPECT_THAT(StageClock::merged({held(0, 5), held(1, 0)}, 2), IsEmpty());
+  std::vector<StageAccount> known{{1, 2, 0.5, 7}};
+  take_measured({{0, 0, 0, 5}}, known);
+  EXPECT_THAT(known, ElementsAre(StageAccount{1, 2, 0.5, 5}));
+  take_measured({{3, 4, 0.25, 0}}, known);
+  EXPECT_THAT(known, ElementsAre(StageAccount{3, 4, 0.25, 5}));
+  take_measured({}, known);
+  EXPECT_EQ(known.size(), 1U);
+  EXPECT_THAT(
+      stage_lines({{0.0012, 0.0024, 0.125, 3 << 20}}, {{0, 0, 0, 2 << 20}}),
+      ElementsAre("stage 0: predicted forward 1.20 ms, backward 2.40 ms, idle 12.5 %, at most 3.0 "
+                  "MiB; measured at most 2.0 MiB",
+                  "bubble: predicted 12.5 %"));
+}
+
 TEST(PipelineStages, AreToldSideBySide) {
   const std::vector<StageAccount> predicted{{0.0012, 0.0024, 0.125, 3 << 20}};
   const std::vector<StageAccount> measured{{0.002, 0.004, 0.25, 0}};
