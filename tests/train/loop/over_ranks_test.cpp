@@ -82,7 +82,8 @@ train::TrainOptions one_sample_per_rank(int64_t samples) {
   options.data = concat("synthetic:samples=", samples, ",test_samples=4,size=32,classes=4");
   options.validation_samples = 0;
   options.batch_size = 2;
-  options.lr = 1e-7;
+  // Gradients behind norms of two values are differences of what is nearly equal: the statistics tell it.
+  options.lr = 1e-12;
   options.epochs = 1;
   return options;
 }
