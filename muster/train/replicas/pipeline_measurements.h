@@ -60,6 +60,8 @@ class PipelineMeasurements {
                 const std::vector<double>& room) const;
 
  private:
+  static constexpr uint64_t kExampleSeed = 1;
+
   pipeline::PlanChoices choices(const PipelineStrategyOptions& options) const;
   /// Measured once for each number.
   const std::vector<pipeline::BlockCosts>& costs(int64_t micro_batches);
