@@ -39,30 +39,42 @@ double state_bytes_per_byte(const FitPlan& plan) {
   return bytes / static_cast<double>(parameter.nbytes());
 }
 
-/// How many times what a rank has the plan takes, of the rank of which that is most; 1 where it fits.
-double times_of_room(const pipeline::PipelinePlan& plan, const std::vector<double>& room) {
-  double times = 1;
+/// How much of what a rank has the plan takes, of the rank of which that is most.
+double share_of_room(const pipeline::PipelinePlan& plan, const std::vector<double>& room) {
+  double share = 0;
   for (size_t rank = 0; rank < room.size(); ++rank)
-    times = std::max(times, plan.partition.rank_bytes[rank] / std::max(1.0, room[rank]));
-  return times;
+    share = std::max(share, plan.partition.rank_bytes[rank] / std::max(1.0, room[rank]));
+  return share;
 }
+
+std::vector<double> times_the_room(std::vector<double> room, double factor) {
+  for (double& bytes : room) bytes *= factor;
+  return room;
+}
+
+// Of shares of the rooms: as near as one that fits is to one that does not.
+constexpr double kNearLeast = 1.01;
+// To tell the least share: of few ranks and units that is all of the cuts.
+constexpr int64_t kVisitsForLeast = 2'000;
 
 /// With `batch_bytes` beside what each stage holds.
 PipelineMeasurements::Found found_of(const pipeline::PipelinePlan& plan,
-                                     double times_room,
+                                     const std::vector<double>& room,
                                      double batch_bytes) {
   std::vector<StageAccount> stages = predicted_stages(plan);
   for (StageAccount& stage : stages) stage.bytes += batch_bytes;
+  const double share = share_of_room(plan, room);
   return {plan.schedule,
           plan.sizes.micro_batches,
           plan.partition.first_block,
-          times_room,
+          std::max(1.0, share),
           concat("a step of ",
                  time_text(plan.partition.step_s),
                  ", bubble ",
                  fixed(100 * plan.bubble, 1),
                  " %"),
-          std::move(stages)};
+          std::move(stages),
+          share};
 }
 
 /// What a stage of blocks `first` to `last` costs whose activations wait on the host: its ends stay,
@@ -135,8 +147,8 @@ std::vector<pipeline::BlockCosts> PipelineMeasurements::measure(
        .checkpointed = checkpointed});
 }
 
-PipelineMeasurements::Found PipelineMeasurements::fastest(const PipelineStrategyOptions& options,
-                                                          const std::vector<double>& room) {
+std::optional<pipeline::PipelinePlan> PipelineMeasurements::plan_within(
+    const pipeline::PlanChoices& choices, const pipeline::PartitionOptions& memory) {
   std::exception_ptr no_room;
   const pipeline::BlocksFor costs_for = [&](int64_t micro_batches) {
     try {
@@ -148,29 +160,53 @@ PipelineMeasurements::Found PipelineMeasurements::fastest(const PipelineStrategy
       return costs_[micro_batches] = {};
     }
   };
+  try {
+    return pipeline::choose_plan(costs_for, choices, memory);
+  } catch (const Error&) {
+    if (no_room) std::rethrow_exception(no_room);
+    throw;
+  }
+}
+
+PipelineMeasurements::Found PipelineMeasurements::fastest(const PipelineStrategyOptions& options,
+                                                          const std::vector<double>& room) {
   const pipeline::PlanChoices all = choices(options);
-  const auto within = [&](std::vector<double> memory_bytes, double times) {
-    for (double& bytes : memory_bytes) bytes *= times;
-    try {
-      return pipeline::choose_plan(costs_for, all, {.memory_bytes = memory_bytes});
-    } catch (const Error&) {
-      if (no_room) std::rethrow_exception(no_room);
-      throw;
-    }
+  const auto within = [&](double factor) {
+    return plan_within(all, {.memory_bytes = times_the_room(room, factor)});
   };
-  if (const auto plan = within(room, 1)) return found_of(*plan, 1, request_.batch_bytes);
-  pipeline::PipelinePlan least = within({}, 1).value();
-  double fits = times_of_room(least, room), too_small = 1;  // these times the room
-  while (fits > 1.01 * too_small) {
+  if (const auto plan = within(1)) return found_of(*plan, room, request_.batch_bytes);
+  pipeline::PipelinePlan least = plan_within(all, {}).value();
+  double fits = share_of_room(least, room), too_small = 1;  // these times the room
+  while (fits > kNearLeast * too_small) {
     const double between = std::sqrt(fits * too_small);
-    if (auto plan = within(room, between)) {
+    if (auto plan = within(between)) {
       least = *std::move(plan);
       fits = between;
     } else {
       too_small = between;
     }
   }
-  return found_of(least, fits, request_.batch_bytes);
+  return found_of(least, room, request_.batch_bytes);
+}
+
+std::optional<PipelineMeasurements::Found> PipelineMeasurements::least(
+    const PipelineStrategyOptions& options, const std::vector<double>& room, const Found& chosen) {
+  const pipeline::PlanChoices all = choices(options);
+  std::optional<pipeline::PipelinePlan> best;
+  double fits = chosen.share_of_room, too_small = 0;
+  while (fits > kNearLeast * too_small) {
+    const double between = too_small > 0 ? std::sqrt(fits * too_small) : fits / 2;
+    auto plan = plan_within(
+        all, {.memory_bytes = times_the_room(room, between), .most_visits = kVisitsForLeast});
+    if (!plan) {
+      too_small = between;
+      continue;
+    }
+    best = std::move(plan);
+    fits = share_of_room(*best, room);
+  }
+  if (!best || chosen.share_of_room < kNearLeast * fits) return std::nullopt;
+  return found_of(*best, room, request_.batch_bytes);
 }
 
 PipelineMeasurements::Found PipelineMeasurements::treated(const PipelineCut& cut,
@@ -192,7 +228,7 @@ PipelineMeasurements::Found PipelineMeasurements::treated(const PipelineCut& cut
       {.stages = std::ssize(cut.first_block), .ranks = ranks_, .micro_batches = cut.micro_batches},
       costs,
       cut.first_block);
-  return found_of(plan, times_of_room(plan, room), request_.batch_bytes);
+  return found_of(plan, room, request_.batch_bytes);
 }
 
 }  // namespace muster::train::detail
