@@ -105,7 +105,6 @@ class PipelineStrategy final : public Strategy {
   bool trains_in_pieces() const override { return true; }
   std::vector<WeighedResult> forward_backward(const BatchToCut& batch) override;
   void take_most_memory() override { pipe_->hold_letters(); }
-  std::optional<LeastMemory> least_memory() const override { return cut_.least; }
   std::vector<pipeline::Span> last_spans() const override { return spans_; }
   optim::Optimizer& optimizer() override { return *optimizer_; }
   at::Tensor clip_gradients(double max_norm) override {
@@ -129,6 +128,7 @@ class PipelineStrategy final : public Strategy {
     return state;
   }
 
+  std::optional<LeastMemory> least_memory() const override { return cut_.least; }
   Json record() const override { return record_of(cut_, mesh_.size(kStages), measured_); }
   std::string line() const override;
   void settle_record() override;

@@ -156,7 +156,7 @@ TEST(PipelineBatchCommand, FindsABatchOfFewerSamplesThanMicroBatchesAreAskedFor)
   EXPECT_THAT(run.err, ContainsRegex("probes of 100 .out of memory., 1, "));
   EXPECT_THAT(run.err, HasSubstr(" of two samples at least (100 were asked for)"));
   EXPECT_THAT(run.err, Not(HasSubstr("the step is made again")));
-  const CappedRun none = run_with("none", 120'000);
+  const CappedRun none = run_with("none", 134'000);
   EXPECT_EQ(none.code, 1);
   EXPECT_THAT(none.err, HasSubstr("a batch size that fits: not even 1 sample does"));
 }
