@@ -12,8 +12,9 @@ namespace {
 
 constexpr int64_t kMostSecondUnits = 8;
 constexpr double kHalf = 0.5, kThird = 0.33;
+constexpr int64_t kTwice = 2;
 /// Below this share of what the line says, five probes were not enough.
-constexpr double kFar = 0.75;
+constexpr double kFar = 0.85;
 /// The peak rises as what forward holds does, but for rounding.
 constexpr double kRises = 0.95;
 /// A margin that takes more of the units than this keeps no margin: few units are coarse.
@@ -51,6 +52,11 @@ BatchFinder::BatchFinder(const BatchLimits& limits) : limits_(limits) {
     throw refusal("bytes", "above 0", shortest(limits.bytes));
   if (limits.multiple_of < 1)
     throw refusal("multiple_of", "at least 1", std::to_string(limits.multiple_of));
+  if (limits.least < 0 || limits.least > limits.multiple_of) {
+    throw refusal("least",
+                  concat("from 0 to multiple_of, ", limits.multiple_of),
+                  std::to_string(limits.least));
+  }
   if (limits.most < limits.multiple_of) {
     throw refusal(
         "most", concat("at least multiple_of, ", limits.multiple_of), std::to_string(limits.most));
@@ -68,21 +74,27 @@ struct BatchFinder::Rise {
   double fits = 0;     ///< the batch that would fill the limit
 };
 
+/// Sizes are this times a whole number.
+int64_t BatchFinder::unit() const {
+  const bool is_too_large = !probes_.empty() && !probes_[0].fits;
+  return is_too_large && limits_.least > 0 ? limits_.least : limits_.multiple_of;
+}
+
 /// The largest size that has not been seen not to fit.
 int64_t BatchFinder::ceiling() const {
-  int64_t most = limits_.most / limits_.multiple_of * limits_.multiple_of;
+  int64_t most = limits_.most;
   for (const BatchProbe& probe : probes_)
-    if (!probe.fits) most = std::min(most, probe.batch - limits_.multiple_of);
-  return most;
+    if (!probe.fits) most = std::min(most, probe.batch - 1);
+  return most / unit() * unit();
 }
 
 /// A size at or below `batch`, of whole units, at least one.
 int64_t BatchFinder::in_units(double batch) const {
   constexpr double kRounding = 1e-9;
-  const auto unit = static_cast<double>(limits_.multiple_of);
+  const auto one = static_cast<double>(unit());
   const double units =
-      std::floor(std::min(batch, static_cast<double>(ceiling())) / unit + kRounding);
-  return std::max<int64_t>(1, static_cast<int64_t>(units)) * limits_.multiple_of;
+      std::floor(std::min(batch, static_cast<double>(ceiling())) / one + kRounding);
+  return std::max<int64_t>(1, static_cast<int64_t>(units)) * unit();
 }
 
 int64_t BatchFinder::less_margin(double batch) const {
@@ -113,33 +125,32 @@ bool BatchFinder::is_on_line() const {
   return std::abs(fit[last].bytes - said) <= kOnLine * (fit[last].bytes - fit[last - 2].bytes);
 }
 
-/// All have fitted, and the line through the two largest says that much larger ones do.
+/// All have fitted, and the two largest say, or do not deny, that much larger ones do.
 bool BatchFinder::is_far() const {
   const std::vector<BatchProbe> fit = fitting(probes_);
   if (fit.size() < 3) return false;
-  const Rise line = rise();
-  const auto end = static_cast<double>(less_margin(line.fits));
-  return line.rises && static_cast<double>(fit.back().batch) < kFar * end;
+  const auto end = static_cast<double>(less_margin(rise().fits));
+  return static_cast<double>(fit.back().batch) < kFar * end;
 }
 
 /// Between the largest that fits and the smallest that does not.
 std::optional<int64_t> BatchFinder::below_failure(const BatchProbe& best) const {
   const auto made = static_cast<int>(probes_.size());
-  const int64_t failed = ceiling() + limits_.multiple_of;
+  const int64_t failed = ceiling() + unit();
   const auto fits = static_cast<double>(best.batch), fails = static_cast<double>(failed);
   const bool is_more = made >= limits_.probes;
   if (made >= limits_.probes + limits_.probes_more || (is_more && fits >= kNearEnough * fails))
     return std::nullopt;
   const int64_t batch = in_units(fits + (is_more ? kHalf : kThird) * (fails - fits));
-  return std::clamp(batch, best.batch + limits_.multiple_of, failed - limits_.multiple_of);
+  return std::clamp(batch, best.batch + unit(), failed - unit());
 }
 
 std::optional<int64_t> BatchFinder::next() const {
-  const int64_t unit = limits_.multiple_of;
+  const int64_t unit = this->unit();
   if (probes_.empty()) return unit;
   const std::vector<BatchProbe> fit = fitting(probes_);
   const auto made = static_cast<int>(probes_.size());
-  if (fit.empty()) return std::nullopt;
+  if (fit.empty()) return unit < probes_.back().batch ? std::optional(unit) : std::nullopt;
   const int64_t most = ceiling(), best = fit.back().batch;
   if (best >= most) return std::nullopt;
   if (fit.size() < probes_.size()) return below_failure(fit.back());
@@ -158,7 +169,8 @@ std::optional<int64_t> BatchFinder::next() const {
   if (fit.size() == 3 && !is_last && !(line.rises && is_on_line()))
     return above(
         in_units(static_cast<double>(best) + kHalf * (within - static_cast<double>(best))));
-  const int64_t aim = less_margin(line.fits);
+  int64_t aim = less_margin(line.fits);
+  if (made >= limits_.probes && !line.rises) aim = std::min(aim, kTwice * best);
   if (aim <= best) return std::nullopt;
   return above(aim);
 }
@@ -170,15 +182,13 @@ BatchFound BatchFinder::found() const {
   if (fit.empty()) {
     throw environment_error(
         {.refused = "a batch size that fits",
-         .rule = concat("not even ",
-                        limits_.multiple_of,
-                        limits_.multiple_of == 1 ? " sample does" : " samples do"),
+         .rule = concat("not even ", unit(), unit() == 1 ? " sample does" : " samples do"),
          .hint = "take a smaller model, activation checkpointing, or a device with more memory"});
   }
   const int64_t largest = fit.back().batch;
   BatchFound found{.largest = largest,
                    .fastest = largest,
-                   .is_most = largest + limits_.multiple_of > limits_.most,
+                   .is_most = largest + unit() > limits_.most,
                    .probes = probes_};
   if (fit.size() > 1) {
     const Line line = line_through(fit[fit.size() - 2], fit.back());

@@ -26,8 +26,10 @@ namespace muster::memory {
 // so what two sizes say of a larger one may be too much. When a probe runs out of memory, the next one
 // is a third of the way from the largest that fits to it; and where there are no more, and the largest
 // that fits is less than kNearEnough of it, a few more halve the way. So do a few more where all have
-// fitted and the last line says that the end is far: lines may bend either way. Of the sizes measured the fastest
-// is told as well: the smallest whose samples per second come within kNearlyAsFast of the best.
+// fitted and the last line says that the end is far, or has none since a larger size took less: lines
+// may bend either way. Where not even one unit fits, what there is below it is searched in the same
+// way (BatchLimits::least). Of the sizes measured the fastest is told as well: the smallest whose
+// samples per second come within kNearlyAsFast of the best.
 
 /// One measured size.
 struct BatchProbe {
@@ -42,9 +44,10 @@ struct BatchLimits {
   double bytes = 0;         ///< that there are, for all of the step
   int64_t most = 0;         ///< samples: of the data, or where the caller wants it to end
   int64_t multiple_of = 1;  ///< the batch is this times a whole number
-  double margin = 0.03;     ///< of the predicted batch, that is left away
-  int probes = 5;           ///< at most, as long as all fit
-  int probes_more = 3;      ///< at most, once one has not fitted, or the end is far
+  int64_t least = 0;     ///< multiples of this are tried below that, where it does not fit; 0: none
+  double margin = 0.03;  ///< of the predicted batch, that is left away
+  int probes = 5;        ///< at most, as long as all fit
+  int probes_more = 3;   ///< at most, once one has not fitted, or the end is far
 };
 
 struct BatchFound {
@@ -77,6 +80,7 @@ class BatchFinder {
  private:
   struct Rise;
 
+  int64_t unit() const;
   bool is_far() const;
   int64_t ceiling() const;
   int64_t in_units(double batch) const;

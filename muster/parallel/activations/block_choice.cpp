@@ -159,6 +159,21 @@ std::optional<std::vector<bool>> cheapest_choice(std::span<const BlockBytes> blo
   return std::min_element(ways.begin(), ways.end(), is_better)->again;
 }
 
+int64_t least_budget(int64_t enough, const std::function<bool(int64_t bytes)>& is_within) {
+  int64_t too_small = -1;
+  while (enough - too_small > 1) {
+    const int64_t between = too_small + (enough - too_small) / 2;
+    (is_within(between) ? enough : too_small) = between;
+  }
+  return enough;
+}
+
+int64_t least_budget(std::span<const BlockBytes> blocks, int64_t in_flight) {
+  return least_budget(
+      peak_bytes(blocks, std::vector<bool>(blocks.size(), true), in_flight),
+      [&](int64_t bytes) { return cheapest_choice(blocks, bytes, in_flight).has_value(); });
+}
+
 BlockRule parse_block_rule(std::string_view text, std::string_view flag) {
   if (text == "off") return {};
   if (text == "blocks") return {.kind = BlockRule::Kind::kEvery};
@@ -184,13 +199,20 @@ std::vector<bool> blocks_by_rule(const BlockRule& rule,
   if (rule.kind != BlockRule::Kind::kBudget) return again;
   const int64_t left = std::max<int64_t>(0, rule.budget_bytes - beside_bytes);
   if (auto choice = cheapest_choice(blocks, left, in_flight)) return *choice;
-  const std::vector<bool> all(blocks.size(), true);
-  throw usage_error({.refused = concat("activations of ", blocks.size(), " blocks within a budget"),
-                     .rule = concat("with every block checkpointed they need ",
-                                    peak_bytes(blocks, all, in_flight) + beside_bytes,
-                                    " bytes"),
-                     .value = human_bytes(static_cast<uint64_t>(rule.budget_bytes)),
-                     .hint = "a larger budget, or a smaller batch"});
+  const int64_t least = least_budget(blocks, in_flight);
+  const auto choice = cheapest_choice(blocks, least, in_flight);
+  const auto run_again = choice ? std::ranges::count(*choice, true) : std::ssize(blocks);
+  throw usage_error(
+      {.refused = concat("activations of ", blocks.size(), " blocks within a budget"),
+       .rule = concat("they need ",
+                      least + beside_bytes,
+                      " bytes at least, with ",
+                      run_again,
+                      " of ",
+                      blocks.size(),
+                      " blocks run again"),
+       .value = human_bytes(static_cast<uint64_t>(rule.budget_bytes)),
+       .hint = concat("take budget:", least + beside_bytes, " or more, or a smaller batch")});
 }
 
 }  // namespace muster::parallel

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -41,6 +42,12 @@ std::optional<std::vector<bool>> cheapest_choice(std::span<const BlockBytes> blo
                                                  int64_t budget_bytes,
                                                  int64_t in_flight = 1);
 
+/// The least budget within which there is a choice.
+int64_t least_budget(std::span<const BlockBytes> blocks, int64_t in_flight = 1);
+/// The same of anything: up to `enough`, for which `is_within` says yes, as for all above one for which
+/// it does.
+int64_t least_budget(int64_t enough, const std::function<bool(int64_t bytes)>& is_within);
+
 /// What is asked for: "off", "blocks" (every one), "every:K" (block K, 2 K, …, counted from 1) or
 /// "budget:BYTES" (1500000, 24KiB, 512MiB, 2GiB). Of a pipeline also "budget:BYTES/BYTES/…", one for
 /// each stage, and ",offload=off" or ",offload=BYTES" behind it: a second's between device and host.
@@ -60,9 +67,9 @@ struct BlockRule {
 /// Throws a usage error that names `flag`.
 BlockRule parse_block_rule(std::string_view text, std::string_view flag);
 
-/// The blocks that the rule means. Throws a usage error, with the peak of checkpointing all of them,
-/// if no choice is within the budget, of which `beside_bytes` are held in any case. `blocks` may be
-/// of zero bytes unless there is one.
+/// The blocks that the rule means. Throws a usage error, with the least budget that would do, if no
+/// choice is within the rule's, of which `beside_bytes` are held in any case. `blocks` may be of zero
+/// bytes unless there is one.
 std::vector<bool> blocks_by_rule(const BlockRule& rule,
                                  std::span<const BlockBytes> blocks,
                                  int64_t in_flight = 1,

@@ -84,6 +84,24 @@ std::optional<StageTreatment> cheapest_beside(std::span<const BudgetStage> stage
   return made;
 }
 
+StageTreatment all_again(std::span<const BudgetStage> stages) {
+  StageTreatment all{.again = {}, .offloaded = std::vector<bool>(stages.size())};
+  for (const BudgetStage& stage : stages) all.again.emplace_back(stage.blocks.size(), true);
+  return all;
+}
+
+/// ", with 2 blocks run again and 1 stage on the host"
+std::string how_text(const StageTreatment& treatment) {
+  int64_t again = 0;
+  for (const std::vector<bool>& of_stage : treatment.again)
+    again += std::ranges::count(of_stage, true);
+  const int64_t offloaded = std::ranges::count(treatment.offloaded, true);
+  std::vector<std::string> parts;
+  if (again > 0) parts.push_back(concat(counted(again, "block"), " run again"));
+  if (offloaded > 0) parts.push_back(concat(counted(offloaded, "stage"), " on the host"));
+  return parts.empty() ? "" : ", with " + join(parts, " and ");
+}
+
 }  // namespace
 
 int64_t peak_bytes(std::span<const BudgetStage> stages, const StageTreatment& treatment) {
@@ -117,34 +135,32 @@ std::optional<StageTreatment> cheapest_treatment(std::span<const BudgetStage> st
   return best;
 }
 
+int64_t least_budget(std::span<const BudgetStage> stages, double offload_bytes_per_s) {
+  return least_budget(peak_bytes(stages, all_again(stages)), [&](int64_t bytes) {
+    return cheapest_treatment(stages, bytes, offload_bytes_per_s).has_value();
+  });
+}
+
 StageTreatment treatment_within(std::span<const BudgetStage> stages,
                                 int64_t budget_bytes,
                                 double offload_bytes_per_s,
-                                std::string_view whose) {
+                                std::string_view whose,
+                                const std::function<std::string()>& hint) {
   if (auto made = cheapest_treatment(stages, budget_bytes, offload_bytes_per_s)) return *made;
-  StageTreatment all;
+  const int64_t least = least_budget(stages, offload_bytes_per_s);
+  const StageTreatment made =
+      cheapest_treatment(stages, least, offload_bytes_per_s).value_or(all_again(stages));
   int64_t blocks = 0;
-  for (const BudgetStage& stage : stages) {
-    all.again.emplace_back(stage.blocks.size(), true);
-    blocks += std::ssize(stage.blocks);
-  }
-  all.offloaded.assign(stages.size(), false);
-  const int64_t run_again = peak_bytes(stages, all);
-  all.offloaded.assign(stages.size(), true);
-  const int64_t on_host = peak_bytes(stages, all);
+  for (const BudgetStage& stage : stages) blocks += std::ssize(stage.blocks);
   throw usage_error(
       {.refused = concat("activations of ",
                          whose,
                          whose.empty() ? "" : ": ",
                          counted(blocks, "block"),
                          " within a budget"),
-       .rule = concat(
-           "with every block checkpointed they need ",
-           run_again,
-           " bytes",
-           offload_bytes_per_s > 0 ? concat(", and with every stage on the host ", on_host) : ""),
+       .rule = concat("they need ", least, " bytes at least", how_text(made)),
        .value = human_bytes(static_cast<uint64_t>(budget_bytes)),
-       .hint = "a larger budget, or a smaller batch"});
+       .hint = hint ? hint() : concat("take budget:", least, " or more, or a smaller batch")});
 }
 
 }  // namespace muster::parallel

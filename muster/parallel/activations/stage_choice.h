@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -43,11 +45,16 @@ std::optional<StageTreatment> cheapest_treatment(std::span<const BudgetStage> st
                                                  int64_t budget_bytes,
                                                  double offload_bytes_per_s = 0);
 
-/// The same by a rule's budget. Throws a usage error that says what is needed at least, if none fits; it
-/// names `whose` these are, "stage 1 on rank 1".
+/// The least budget within which there is a treatment.
+int64_t least_budget(std::span<const BudgetStage> stages, double offload_bytes_per_s = 0);
+
+/// The same by a rule's budget. Throws a usage error that says what is needed at least, and what is done
+/// with that, if none fits; it names `whose` these are, "stage 1 on rank 1". `hint`: asked for then;
+/// empty: the least budget.
 StageTreatment treatment_within(std::span<const BudgetStage> stages,
                                 int64_t budget_bytes,
                                 double offload_bytes_per_s,
-                                std::string_view whose = "");
+                                std::string_view whose = "",
+                                const std::function<std::string()>& hint = {});
 
 }  // namespace muster::parallel

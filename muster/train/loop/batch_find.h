@@ -16,6 +16,9 @@ namespace muster::train {
 // Of a pipeline they are of all its ranks, in whole micro-batches: a stage that has no room is heard
 // of by all, a probe fits where it fits on each, and what was measured for it (where the model is cut)
 // is what the run goes on with.
+// A pipeline is cut for speed as long as that fits, so a peak says little of larger batches, which are cut
+// so that they fit. A probe's peak counts as what the cut that takes least would have made of it by the
+// plan (Strategy::least_memory); where a probe does not fit, it is made once more with that cut.
 // memory::BatchFinder says which sizes are tried. Validation has a batch size of its own, which is
 // not searched for.
 

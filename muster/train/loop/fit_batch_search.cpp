@@ -79,38 +79,18 @@ class BatchMeasure {
       : run_(run), group_(group), device_(device_of_rank(run.plan, group.rank())) {}
 
   memory::BatchProbe of(int64_t batch_per_replica) {
-    detail::ProbeSeen seen;
-    const FitRequest probe{
-        .task = run_.task,
-        .data = run_.data,
-        .plan = probe_plan(run_.plan, batch_per_replica * replicas_of(run_.plan)),
-        .output = {},
-        .callbacks = {.stop_requested = run_.callbacks.stop_requested}};
-    std::optional<detail::Trainer> trainer;  // refers to it
-    bool failed = false;
-    try {
-      memory::reset_device_peak(device_);
-      trainer.emplace(probe, group_);
-      // Of steps that the run will split, batches stay until they are made.
-      seen = trainer->probe(kProbeSteps, run_.plan.options.on_oom != "fail");
-    } catch (...) {
-      // Of the ranks whose memory did not run out, too: the guard has told them, or the first rank,
-      // which measures for all before there is a guard. Where no other rank waits, memory may also run
-      // out outside of these: in the optimizer, or for the batch itself.
-      const std::exception_ptr error = std::current_exception();
-      failed = trainer ? trainer->memory_ran_out() : is_oom_of_first_rank(error);
-      failed = failed || (group_.world_size() == 1 && memory::is_oom(error));
-      if (!failed) throw;
-    }
-    trainer.reset();
-    give_back();
-    stopped_ |= seen.stopped;
-    found_of_strategy_[batch_per_replica] = std::move(seen.strategy);
-    const std::vector<double> all = greatest(group_, {seen.peak, seen.forward, seen.seconds});
+    Attempt made = attempt(batch_per_replica, run_.plan.strategy_found);
+    // A cut that is fast and should have had room, but for letters that wait, say. Another one may have it.
+    if (made.failed && made.least) made = attempt(batch_per_replica, made.least->record);
+    found_of_strategy_[batch_per_replica] = std::move(made.seen.strategy);
+    const std::vector<double> all =
+        greatest(group_, {made.seen.peak, made.seen.forward, made.seen.seconds});
+    // Larger batches are cut so that they fit: where these end is told by what must be held.
+    const double share = made.least ? made.least->share : 1;
     return {.batch = batch_per_replica,
-            .fits = !failed,
-            .bytes = all[0],
-            .forward = all[1],
+            .fits = !made.failed,
+            .bytes = share * all[0],
+            .forward = share * all[1],
             .seconds = all[2]};
   }
 
@@ -127,6 +107,42 @@ class BatchMeasure {
   }
 
  private:
+  struct Attempt {
+    detail::ProbeSeen seen;
+    bool failed = false;
+    std::optional<LeastMemory> least;
+  };
+
+  Attempt attempt(int64_t batch_per_replica, const Json& record) {
+    FitRequest probe{.task = run_.task,
+                     .data = run_.data,
+                     .plan = probe_plan(run_.plan, batch_per_replica * replicas_of(run_.plan)),
+                     .output = {},
+                     .callbacks = {.stop_requested = run_.callbacks.stop_requested}};
+    probe.plan.strategy_found = record;
+    Attempt made;
+    std::optional<detail::Trainer> trainer;  // refers to it
+    try {
+      memory::reset_device_peak(device_);
+      trainer.emplace(probe, group_);
+      // Of steps that the run will split, batches stay until they are made.
+      made.seen = trainer->probe(kProbeSteps, run_.plan.options.on_oom != "fail");
+    } catch (...) {
+      // Of the ranks whose memory did not run out, too: the guard has told them, or the first rank,
+      // which measures for all before there is a guard. Where no other rank waits, memory may also run
+      // out outside of these: in the optimizer, or for the batch itself.
+      const std::exception_ptr error = std::current_exception();
+      made.failed = trainer ? trainer->memory_ran_out() : is_oom_of_first_rank(error);
+      made.failed = made.failed || (group_.world_size() == 1 && memory::is_oom(error));
+      if (!made.failed) throw;
+    }
+    if (trainer) made.least = trainer->least_memory();
+    trainer.reset();
+    give_back();
+    stopped_ |= made.seen.stopped;
+    return made;
+  }
+
   void give_back() const {
     wait_for(device_);
     c10::getDeviceAllocator(device_.type())->emptyCache();
@@ -212,6 +228,10 @@ void Trainer::end_pieces_memory() {
 
 bool Trainer::memory_ran_out() const { return guard_ && guard_->state().failures > 0; }
 
+std::optional<LeastMemory> Trainer::least_memory() const {
+  return parts_[0]->strategy().least_memory();
+}
+
 }  // namespace detail
 
 std::optional<FitPlan> find_batch(const FitRequest& run, const distributed::ProcessGroup& group) {
@@ -223,9 +243,12 @@ std::optional<FitPlan> find_batch(const FitRequest& run, const distributed::Proc
   const auto task = make_seeded(run.task, plan.options.seed);
   ParameterGroups(*task, plan.options).train_mode();
   const bool needs_two = !memory::Guard::batch_layer(*task->module()).empty();
+  const int64_t least = std::min<int64_t>(most, needs_two ? 2 : 1);
+  // Of fewer samples a strategy makes fewer pieces.
   const memory::BatchLimits limits{.bytes = measure.limit(),
                                    .most = most,
-                                   .multiple_of = std::min(most, (needs_two ? 2 : 1) * pieces)};
+                                   .multiple_of = std::min(most, least * pieces),
+                                   .least = least};
   memory::BatchFinder finder(limits);
   while (const std::optional<int64_t> batch = finder.next()) {
     finder.tell(measure.of(*batch));
@@ -234,7 +257,8 @@ std::optional<FitPlan> find_batch(const FitRequest& run, const distributed::Proc
   const memory::BatchFound found = found_by(finder, group);
   const bool wants_fastest = plan.options.batch_size.search != "auto";
   const int64_t per_replica = wants_fastest ? found.fastest : found.largest;
-  FitPlan out = with_batch_size(plan, with_a_last_batch(plan, per_replica * replicas, pieces));
+  const int64_t cut_into = per_replica % pieces == 0 ? pieces : 1;
+  FitPlan out = with_batch_size(plan, with_a_last_batch(plan, per_replica * replicas, cut_into));
   out.strategy_found = measure.found_of_strategy(per_replica);
   on_first_rank(group, [&] {
     if (!run.callbacks.note) return;

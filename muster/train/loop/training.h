@@ -69,6 +69,8 @@ class Trainer {
   /// make them again do. See Note [Batch search].
   ProbeSeen probe(int64_t steps, bool keeps_batches);
   bool memory_ran_out() const;
+  /// Strategy::least_memory() of the run's.
+  std::optional<LeastMemory> least_memory() const;
 
   /// Steps finished, of the whole run.
   int64_t steps() const { return position_.step; }

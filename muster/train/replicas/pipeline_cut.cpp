@@ -208,11 +208,21 @@ std::vector<bool> named_by(const parallel::BlockRule& rule, size_t units) {
   return parallel::blocks_by_rule(rule, std::vector<BlockBytes>(units));
 }
 
-/// Whether a search finds the batch, or has found it: the batches that it tries are of whole
-/// micro-batches, as many as are asked for.
-bool is_batch_searched(const FitPlan& plan) {
-  const BatchSize& size = plan.options.batch_size;
-  return !size.search.empty() || !size.found_by.empty();
+/// Which cut would take least of the ranks' rooms, to a search that looks how far batches may grow:
+/// a share of what `found` takes, and the record of that cut. Null: `found` itself.
+Json least_of(PipelineMeasurements& measured,
+              const PipelineStrategyOptions& options,
+              const std::vector<double>& room,
+              const PipelineMeasurements::Found& found,
+              PipelineCut cut,
+              int64_t ranks) {
+  const auto least = measured.least(options, room, found);
+  if (!least) return nullptr;
+  cut.schedule = least->schedule;
+  cut.micro_batches = least->micro_batches;
+  cut.first_block = least->first_block;
+  cut.predicted = least->predicted;
+  return {least->share_of_room / found.share_of_room, record_of(cut, ranks, {})};
 }
 
 }  // namespace
@@ -340,7 +350,7 @@ PipelineCut cut_module(std::vector<Block> blocks,
   PipelineMeasurements measured(cut.blocks, request, ranks, cut.checkpointed);
   PipelineStrategyOptions options = as_before(asked, request.record, ranks);
   cut.asked_micro_batches = asked.micro_batches;
-  if (options.micro_batches != kMeasuredMicroBatches && !is_batch_searched(request.plan))
+  if (options.micro_batches != kMeasuredMicroBatches)
     options.micro_batches = pieces_of_batch(request.plan.batch_per_rank, options.micro_batches);
   const auto& schedule = schedule_with_fewest_stages(options);
   if (options.split == kMeasured) require_units(cut.blocks, schedule, ranks, owner);
@@ -352,8 +362,15 @@ PipelineCut cut_module(std::vector<Block> blocks,
   if (options.split == kMeasured) {
     cut.is_measured = true;
     room = room_of_ranks(request, ranks);
-    const Json found = Json::parse(found_by_first_rank(
-        request.group, [&] { return to_json(measured.fastest(options, room)).dump(); }));
+    const Json found = Json::parse(found_by_first_rank(request.group, [&] {
+      const PipelineMeasurements::Found fastest = measured.fastest(options, room);
+      Json told = to_json(fastest);
+      const bool is_searched = !request.plan.options.batch_size.found_by.empty();
+      told.push_back(is_searched ? least_of(measured, options, room, fastest, cut, ranks) : Json());
+      return told.dump();
+    }));
+    if (const Json& least = found.at(6); !least.is_null())
+      cut.least = LeastMemory{.share = least.at(0), .record = least.at(1)};
     options.schedule = found.at(0);
     options.micro_batches = found.at(1);
     options.split = found.at(2);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,6 +57,8 @@ struct PipelineCut {
   std::string forecast;  ///< of a measured one: how long a step is, and what of it is bubble
   std::vector<StageAccount>
       predicted;  ///< by stage, where it was measured: now, or by the run before
+  /// Of a measured one, in a search for a batch, where another one would take less.
+  std::optional<LeastMemory> least;
 };
 
 /// "0/3/5" -> {0, 3, 5}. Throws a usage error that names `owner` for another text.

@@ -1,25 +1,18 @@
 #include "muster/train/replicas/pipeline_measurements.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <exception>
 #include <utility>
 
 #include <ATen/Parallel.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/memory/guard/oom.h"
-#include "muster/parallel/activations/blocks.h"
-#include "muster/parallel/activations/run_state.h"
-#include "muster/parallel/activations/stage_choice.h"
 #include "muster/parallel/pipeline/measure.h"
 #include "muster/pipeline/schedule/schedule.h"
-#include "muster/tensor/device/device_memory.h"
 #include "muster/tensor/device/generators.h"
 #include "muster/train/plan/fit_plan.h"
 #include "muster/train/plan/precision.h"
@@ -28,30 +21,11 @@
 namespace muster::train::detail {
 namespace {
 
-using parallel::Block;
 using parallel::BlockBytes;
 using parallel::Tensors;
 
-constexpr uint64_t kExampleSeed = 1;
-constexpr int64_t kCopiedBytes = int64_t{32}
-                                 << 20;  // at most, to learn how fast the way to the host is
-
 // Note [Measured pipelines]: with so many the bubble is a ninth of a step, whatever the ranks.
 constexpr int64_t kMostForEachRank = 8;
-
-/// How many micro-batches of a stage are at most between their forward and the end of their backward.
-int64_t in_flight_of(int64_t stage, const pipeline::ActionLists& lists) {
-  using pipeline::ActionKind;
-  int64_t now = 0, most = 0;
-  for (const auto& list : lists.ranks) {
-    for (const pipeline::Action& action : list) {
-      if (action.stage != stage) continue;
-      if (action.kind == ActionKind::kForward) most = std::max(most, ++now);
-      if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight) --now;
-    }
-  }
-  return most;
-}
 
 /// Bytes of optimizer state for each byte of a parameter, as a step on a small one leaves them.
 double state_bytes_per_byte(const FitPlan& plan) {
@@ -65,30 +39,42 @@ double state_bytes_per_byte(const FitPlan& plan) {
   return bytes / static_cast<double>(parameter.nbytes());
 }
 
-/// How many times what a rank has the plan takes, of the rank of which that is most; 1 where it fits.
-double times_of_room(const pipeline::PipelinePlan& plan, const std::vector<double>& room) {
-  double times = 1;
+/// How much of what a rank has the plan takes, of the rank of which that is most.
+double share_of_room(const pipeline::PipelinePlan& plan, const std::vector<double>& room) {
+  double share = 0;
   for (size_t rank = 0; rank < room.size(); ++rank)
-    times = std::max(times, plan.partition.rank_bytes[rank] / std::max(1.0, room[rank]));
-  return times;
+    share = std::max(share, plan.partition.rank_bytes[rank] / std::max(1.0, room[rank]));
+  return share;
 }
+
+std::vector<double> times_the_room(std::vector<double> room, double factor) {
+  for (double& bytes : room) bytes *= factor;
+  return room;
+}
+
+// Of shares of the rooms: as near as one that fits is to one that does not.
+constexpr double kNearLeast = 1.01;
+// To tell the least share: of few ranks and units that is all of the cuts.
+constexpr int64_t kVisitsForLeast = 2'000;
 
 /// With `batch_bytes` beside what each stage holds.
 PipelineMeasurements::Found found_of(const pipeline::PipelinePlan& plan,
-                                     double times_room,
+                                     const std::vector<double>& room,
                                      double batch_bytes) {
   std::vector<StageAccount> stages = predicted_stages(plan);
   for (StageAccount& stage : stages) stage.bytes += batch_bytes;
+  const double share = share_of_room(plan, room);
   return {plan.schedule,
           plan.sizes.micro_batches,
           plan.partition.first_block,
-          times_room,
+          std::max(1.0, share),
           concat("a step of ",
                  time_text(plan.partition.step_s),
                  ", bubble ",
                  fixed(100 * plan.bubble, 1),
                  " %"),
-          std::move(stages)};
+          std::move(stages),
+          share};
 }
 
 /// What a stage of blocks `first` to `last` costs whose activations wait on the host: its ends stay,
@@ -111,17 +97,6 @@ void let_wait_on_host(std::vector<pipeline::BlockCosts>& costs,
                           &pipeline::BlockCosts::backward_s,
                           &pipeline::BlockCosts::input_s})
     costs[first].*time += way_s;
-}
-
-/// "stage 1 on rank 1", "stages 0 and 3 on rank 0 of each pipeline"
-std::string stages_text(const std::vector<int64_t>& stages, int64_t rank, bool has_replicas) {
-  std::vector<std::string> numbers;
-  for (const int64_t stage : stages) numbers.push_back(std::to_string(stage));
-  return concat(numbers.size() == 1 ? "stage " : "stages ",
-                join(numbers, " and "),
-                " on rank ",
-                rank,
-                has_replicas ? " of each pipeline" : "");
 }
 
 }  // namespace
@@ -172,8 +147,8 @@ std::vector<pipeline::BlockCosts> PipelineMeasurements::measure(
        .checkpointed = checkpointed});
 }
 
-PipelineMeasurements::Found PipelineMeasurements::fastest(const PipelineStrategyOptions& options,
-                                                          const std::vector<double>& room) {
+std::optional<pipeline::PipelinePlan> PipelineMeasurements::plan_within(
+    const pipeline::PlanChoices& choices, const pipeline::PartitionOptions& memory) {
   std::exception_ptr no_room;
   const pipeline::BlocksFor costs_for = [&](int64_t micro_batches) {
     try {
@@ -185,129 +160,53 @@ PipelineMeasurements::Found PipelineMeasurements::fastest(const PipelineStrategy
       return costs_[micro_batches] = {};
     }
   };
+  try {
+    return pipeline::choose_plan(costs_for, choices, memory);
+  } catch (const Error&) {
+    if (no_room) std::rethrow_exception(no_room);
+    throw;
+  }
+}
+
+PipelineMeasurements::Found PipelineMeasurements::fastest(const PipelineStrategyOptions& options,
+                                                          const std::vector<double>& room) {
   const pipeline::PlanChoices all = choices(options);
-  const auto within = [&](std::vector<double> memory_bytes, double times) {
-    for (double& bytes : memory_bytes) bytes *= times;
-    try {
-      return pipeline::choose_plan(costs_for, all, {.memory_bytes = memory_bytes});
-    } catch (const Error&) {
-      if (no_room) std::rethrow_exception(no_room);
-      throw;
-    }
+  const auto within = [&](double factor) {
+    return plan_within(all, {.memory_bytes = times_the_room(room, factor)});
   };
-  if (const auto plan = within(room, 1)) return found_of(*plan, 1, request_.batch_bytes);
-  pipeline::PipelinePlan least = within({}, 1).value();
-  double fits = times_of_room(least, room), too_small = 1;  // these times the room
-  while (fits > 1.01 * too_small) {
+  if (const auto plan = within(1)) return found_of(*plan, room, request_.batch_bytes);
+  pipeline::PipelinePlan least = plan_within(all, {}).value();
+  double fits = share_of_room(least, room), too_small = 1;  // these times the room
+  while (fits > kNearLeast * too_small) {
     const double between = std::sqrt(fits * too_small);
-    if (auto plan = within(room, between)) {
+    if (auto plan = within(between)) {
       least = *std::move(plan);
       fits = between;
     } else {
       too_small = between;
     }
   }
-  return found_of(least, fits, request_.batch_bytes);
+  return found_of(least, room, request_.batch_bytes);
 }
 
-std::vector<BlockBytes> PipelineMeasurements::bytes(int64_t micro_batches) const {
-  const tensor::GeneratorAsItWas generator(request_.generator);
-  const PrecisionGuard guard(request_.plan.precision.kind, request_.device);
-  Tensors x = calls_.inputs_of(request_.example(rows_of(micro_batches)), kExampleSeed);
-  std::vector<BlockBytes> bytes;
-  for (const Block& block : blocks_) {
-    const parallel::RunState state(x, {{request_.generator}});
-    parallel::BlockMeter meter;
-    at::Tensor made;
-    if (x.size() != 1) {
-      throw usage_error({.refused = concat("unit ", block.name, " within a budget of activations"),
-                         .rule = "a unit whose bytes are weighed takes and gives one tensor",
-                         .value = concat(x.size()),
-                         .hint = "take --activation-checkpointing blocks or every:K"});
+std::optional<PipelineMeasurements::Found> PipelineMeasurements::least(
+    const PipelineStrategyOptions& options, const std::vector<double>& room, const Found& chosen) {
+  const pipeline::PlanChoices all = choices(options);
+  std::optional<pipeline::PipelinePlan> best;
+  double fits = chosen.share_of_room, too_small = 0;
+  while (fits > kNearLeast * too_small) {
+    const double between = too_small > 0 ? std::sqrt(fits * too_small) : fits / 2;
+    auto plan = plan_within(
+        all, {.memory_bytes = times_the_room(room, between), .most_visits = kVisitsForLeast});
+    if (!plan) {
+      too_small = between;
+      continue;
     }
-    const parallel::BlockOnDevice there(block, request_.device);
-    state.run_in(parallel::tensors_of(parallel::buffers_of(block)), [&] {
-      const bool needs_gradient = !bytes.empty() && x[0].is_floating_point();
-      const at::Tensor input = x[0].detach().requires_grad_(needs_gradient);
-      made = meter.call(
-          [&](const at::Tensor& one) {
-            x = block.forward({one});
-            return x.at(0);
-          },
-          input);
-    });
-    bytes.push_back(meter.blocks()[0]);
-    for (at::Tensor& tensor : x) tensor = tensor.detach();
+    best = std::move(plan);
+    fits = share_of_room(*best, room);
   }
-  return bytes;
-}
-
-/// Between this rank's device and pinned host memory, there and back; 0 on the CPU.
-double PipelineMeasurements::offload_bytes_per_s(const parallel::BlockRule& budget) const {
-  if (request_.device.is_cpu()) return 0;
-  if (budget.offload_bytes_per_s) return static_cast<double>(*budget.offload_bytes_per_s);
-  const auto bytes = at::device(request_.device).dtype(at::kByte);
-  const auto free = static_cast<int64_t>(tensor::free_bytes_of(request_.device));
-  const int64_t copied = std::clamp<int64_t>(free / 4, 1, kCopiedBytes);
-  const at::Tensor there = at::empty({copied}, bytes);
-  const at::Tensor host = at::empty({copied}, bytes.device(at::kCPU).pinned_memory(true));
-  const c10::impl::VirtualGuardImpl device(request_.device.type());
-  double seconds = 0;
-  for (int round = 0; round < 2; ++round) {  // the first one finds memory
-    device.synchronizeDevice(request_.device.index());
-    const auto start = std::chrono::steady_clock::now();
-    host.copy_(there, /*non_blocking=*/true);
-    there.copy_(host, /*non_blocking=*/true);
-    device.synchronizeDevice(request_.device.index());
-    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  }
-  return seconds > 0 ? 2 * static_cast<double>(copied) / seconds : 0;
-}
-
-PipelineMeasurements::Treated PipelineMeasurements::within(const parallel::BlockRule& budget,
-                                                           const PipelineCut& cut) {
-  const pipeline::PipelineSizes sizes{
-      .stages = std::ssize(cut.first_block), .ranks = ranks_, .micro_batches = cut.micro_batches};
-  if (!budget.stage_budgets.empty() && budget.stage_budgets.size() != cut.first_block.size())
-    throw usage_error(
-        {.refused = "--activation-checkpointing budget:",
-         .rule = concat("one of each rank, or one of each stage: ", cut.first_block.size()),
-         .value = concat(budget.stage_budgets.size(), " of them")});
-  const auto lists = pipeline::make_schedule(cut.schedule, sizes).lists;
-  std::vector<BlockBytes> all = bytes(cut.micro_batches);
-  const std::vector<pipeline::BlockCosts>& times = costs(cut.micro_batches);
-  for (size_t block = 0; block < all.size(); ++block) all[block].cost = times[block].forward_s;
-  const double rate = offload_bytes_per_s(budget);
-  Treated treated{.checkpointed = std::vector<bool>(blocks_.size()),
-                  .offloaded = std::vector<bool>(cut.first_block.size()),
-                  .offload_bytes_per_s = rate};
-  const bool has_replicas = request_.group.world_size() > ranks_;
-  const auto treat = [&](int64_t rank, const std::vector<int64_t>& numbers, int64_t budget_bytes) {
-    std::vector<parallel::BudgetStage> stages;
-    for (const int64_t number : numbers) {
-      parallel::BudgetStage& stage = stages.emplace_back();
-      stage.in_flight = std::max<int64_t>(1, in_flight_of(number, lists));
-      for (size_t block = 0; block < blocks_.size(); ++block)
-        if (stage_of(block, cut.first_block) == number) stage.blocks.push_back(all[block]);
-    }
-    const auto made = parallel::treatment_within(
-        stages, budget_bytes, rate, stages_text(numbers, rank, has_replicas));
-    for (size_t s = 0; s < numbers.size(); ++s) {
-      const auto number = static_cast<size_t>(numbers[s]);
-      treated.offloaded[number] = made.offloaded[s];
-      const auto first = static_cast<size_t>(cut.first_block[number]);
-      for (size_t i = 0; i < made.again[s].size(); ++i)
-        treated.checkpointed[first + i] = made.again[s][i];
-    }
-  };
-  for (int64_t rank = 0; rank < ranks_; ++rank) {
-    const std::vector<int64_t> mine = lists.placement.stages_of(rank);
-    if (budget.stage_budgets.empty()) treat(rank, mine, budget.budget_bytes);
-    for (size_t s = 0; !budget.stage_budgets.empty() && s < mine.size(); ++s)
-      treat(rank, {mine[s]}, budget.stage_budgets[static_cast<size_t>(mine[s])]);
-  }
-  treated.bytes = std::move(all);
-  return treated;
+  if (!best || chosen.share_of_room < kNearLeast * fits) return std::nullopt;
+  return found_of(*best, room, request_.batch_bytes);
 }
 
 PipelineMeasurements::Found PipelineMeasurements::treated(const PipelineCut& cut,
@@ -329,7 +228,7 @@ PipelineMeasurements::Found PipelineMeasurements::treated(const PipelineCut& cut
       {.stages = std::ssize(cut.first_block), .ranks = ranks_, .micro_batches = cut.micro_batches},
       costs,
       cut.first_block);
-  return found_of(plan, times_of_room(plan, room), request_.batch_bytes);
+  return found_of(plan, room, request_.batch_bytes);
 }
 
 }  // namespace muster::train::detail

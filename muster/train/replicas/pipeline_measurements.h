@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,10 +40,16 @@ class PipelineMeasurements {
     double times_room = 1;  // of PipelineCut
     std::string forecast;   // of PipelineCut
     std::vector<StageAccount> predicted;
+    double share_of_room = 0;  ///< of the rank that has least left; 0: rooms are not known
   };
   /// With which a step is shortest, of those for which ranks have room enough; if there are none, of
   /// those that want least more than there is (within 1 %).
   Found fastest(const PipelineStrategyOptions& options, const std::vector<double>& room);
+  /// With which ranks need least of their rooms (within 1 %), if that is less than `chosen` needs and
+  /// rooms are known. Of very many cuts some are overlooked.
+  std::optional<Found> least(const PipelineStrategyOptions& options,
+                             const std::vector<double>& room,
+                             const Found& chosen);
   /// What is checkpointed, by unit, and offloaded, by stage.
   struct Treated {
     std::vector<bool> checkpointed, offloaded;
@@ -60,7 +67,13 @@ class PipelineMeasurements {
                 const std::vector<double>& room) const;
 
  private:
+  static constexpr uint64_t kExampleSeed = 1;
+
   pipeline::PlanChoices choices(const PipelineStrategyOptions& options) const;
+  /// The fastest of these within memory. Throws what a unit ran out of memory with, where it did for each
+  /// number of micro-batches.
+  std::optional<pipeline::PipelinePlan> plan_within(const pipeline::PlanChoices& choices,
+                                                    const pipeline::PartitionOptions& memory);
   /// Measured once for each number.
   const std::vector<pipeline::BlockCosts>& costs(int64_t micro_batches);
   std::vector<pipeline::BlockCosts> measure(int64_t micro_batches,

@@ -135,6 +135,7 @@ class PipelineStrategy final : public Strategy {
     return state;
   }
 
+  std::optional<LeastMemory> least_memory() const override { return cut_.least; }
   Json record() const override { return record_of(cut_, mesh_.size(kStages), measured_); }
   std::string line() const override;
   void settle_record() override;

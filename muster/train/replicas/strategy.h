@@ -63,6 +63,13 @@ struct WeighedResult {
   double weight = 0;
 };
 
+/// What a strategy has chosen to be fast could be chosen to take little memory.
+struct LeastMemory {
+  double share = 1;  ///< of what steps take on the rank that takes most
+  Json record =
+      {};  ///< Strategy::record() of a run that has chosen so, for StrategyRequest::record
+};
+
 /// One rank's module with its gradients and optimizer, as the training loop sees them. Used by the
 /// rank's own thread. All members that do something are collective: every rank calls them in the
 /// same order.
@@ -92,6 +99,9 @@ class Strategy {
   /// From now on steps take on this rank the most memory that they can, whichever rank comes late: for
   /// --batch-size auto. Not collective.
   virtual void take_most_memory() {}
+  /// Where what was chosen for this batch takes more than it has to; alike on all ranks. Likewise for
+  /// --batch-size auto alone.
+  virtual std::optional<LeastMemory> least_memory() const { return std::nullopt; }
   /// What this rank did in the last of these, and when, by std::chrono::steady_clock.
   virtual std::vector<pipeline::Span> last_spans() const { return {}; }
 

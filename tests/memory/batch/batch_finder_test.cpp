@@ -152,6 +152,42 @@ TEST(BatchFinder, GoesOnWhereAllFitAndTheLastLineSaysThatTheEndIsFar) {
   }
 }
 
+// The fifth size is cut otherwise than those before it, and takes less: they do not say where the end is.
+TEST(BatchFinder, GoesOnWhereALargerSizeTookLess) {
+  const auto measure = [&](int64_t batch) {
+    const auto samples = static_cast<double>(batch);
+    const double bytes = batch <= 8    ? 1200 + (75 * samples)
+                         : batch <= 20 ? 1000 + (100 * samples)
+                                       : 1600 + (37.5 * samples);
+    return BatchProbe{.batch = batch, .fits = bytes <= 4000, .bytes = bytes, .forward = bytes};
+  };
+  const BatchFound found =
+      find_batch_size({.bytes = 4000, .most = 1000, .multiple_of = 4}, measure);
+  ASSERT_EQ(found.probes.at(4).batch, 28);
+  EXPECT_GE(static_cast<double>(found.largest), 0.85 * 64);
+  EXPECT_LE(found.largest, 64);
+  EXPECT_LE(found.probes.size(), 8U);
+}
+
+TEST(BatchFinder, SearchesBelowOneUnitWhereThatDoesNotFit) {
+  for (const int64_t fits : {1, 2, 9, 33, 60, 99}) {
+    const Machine machine{
+        .limit = 1000.0 + static_cast<double>(fits), .base = 1000, .per_sample = 1};
+    const BatchLimits limits{.bytes = machine.limit, .most = 1000, .multiple_of = 100, .least = 1};
+    const Seen seen = seen_of(machine, limits);
+    EXPECT_LE(seen.found.largest, fits);
+    EXPECT_GE(static_cast<double>(seen.found.largest), 0.8 * static_cast<double>(fits)) << fits;
+    EXPECT_LE(seen.found.probes.size(), 8U);
+    EXPECT_FALSE(seen.found.is_most);
+    EXPECT_EQ(seen.found.probes[0].batch, 100);
+    EXPECT_EQ(seen.found.probes[1].batch, 1);
+  }
+  const Machine two{.limit = 1005, .base = 1000, .per_sample = 1};
+  const BatchFound even =
+      seen_of(two, {.bytes = two.limit, .most = 8, .multiple_of = 8, .least = 2}).found;
+  EXPECT_EQ(even.largest, 4);
+}
+
 TEST(BatchFinder, HalvesTheWayWhereTheLastProbeDidNotFit) {
   std::mt19937 draws(3);
   for (int trial = 0; trial < 2000; ++trial) {
@@ -207,12 +243,17 @@ TEST(BatchFinder, RefusesWhatDoesNotFitAtAllAndLimitsThatMakeNoSense) {
   EXPECT_THAT(refusal_of([&] { seen_of(none, {.bytes = 10, .most = 8, .multiple_of = 2}); },
                          ErrorKind::kEnvironment),
               HasSubstr("not even 2 samples do"));
+  EXPECT_THAT(
+      refusal_of([&] { seen_of(none, {.bytes = 10, .most = 8, .multiple_of = 4, .least = 1}); },
+                 ErrorKind::kEnvironment),
+      HasSubstr("not even 1 sample does"));
   const auto refused = [](const BatchLimits& limits) {
     return refusal_of([&] { BatchFinder finder(limits); }, ErrorKind::kUsage);
   };
   EXPECT_THAT(refused({.bytes = 0, .most = 1}), HasSubstr("BatchLimits::bytes"));
   EXPECT_THAT(refused({.bytes = 1, .most = 1, .multiple_of = 2}), HasSubstr("BatchLimits::most"));
   EXPECT_THAT(refused({.bytes = 1, .most = 1, .multiple_of = 0}), HasSubstr("multiple_of"));
+  EXPECT_THAT(refused({.bytes = 1, .most = 9, .multiple_of = 2, .least = 3}), HasSubstr("least"));
   EXPECT_THAT(refused({.bytes = 1, .most = 1, .margin = 1}), HasSubstr("margin"));
   EXPECT_THAT(refused({.bytes = 1, .most = 1, .probes = 0}), HasSubstr("probes"));
 }

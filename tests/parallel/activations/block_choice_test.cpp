@@ -158,7 +158,14 @@ TEST(BlockChoice, RefusesOtherWordsAndBudgetsThatNothingFits) {
                 HasSubstr("--flag: off, blocks, every:K or budget:BYTES"));
   const std::vector<BlockBytes> two(2, {.input = 10, .inner = 100, .output = 10});
   EXPECT_THAT(refusal_of([&] { blocks_by_rule(parse_block_rule("budget:50", "--x"), two); }),
-              HasSubstr("with every block checkpointed they need 120 bytes (got 50 B)"));
+              HasSubstr("they need 120 bytes at least, with 1 of 2 blocks run again (got 50 B)\n"
+                        "hint: take budget:120 or more"));
+  // Run again it would keep what came in.
+  const std::vector<BlockBytes> shrinks{
+      {.input = 100, .output = 10, .saves_input = false, .saves_output = true}};
+  EXPECT_THAT(
+      refusal_of([&] { blocks_by_rule(parse_block_rule("budget:5", "--x"), shrinks, 1, 7); }),
+      HasSubstr("they need 17 bytes at least, with 0 of 1 blocks run again (got 5 B)"));
 }
 
 }  // namespace

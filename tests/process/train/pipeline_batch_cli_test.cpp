@@ -75,7 +75,7 @@ TEST(PipelineBatchCommand, ASearchThatFindsNothingEndsWithASentenceAlone) {
   const CappedRun run =
       capped_run(test::on_ranks(2, wide(folder.path() / "a", more, "auto")), 120'000);
   EXPECT_EQ(run.code, 1);
-  EXPECT_THAT(run.err, HasSubstr("a batch size that fits: not even "));
+  EXPECT_THAT(run.err, HasSubstr("a batch size that fits: not even 1 sample does"));
   for (const char* of_c10d : {"TCPStore", "recvValue", "C++ CapturedTraceback", "Exception raised"})
     EXPECT_THAT(run.err, Not(HasSubstr(of_c10d)));
 }
@@ -109,6 +109,56 @@ TEST(PipelineBatchCommand, FindsTheBatchOfAPipelineWhoseCutIsMeasured) {
       EXPECT_THAT(run.err, HasSubstr("(as it was measured before; the same again: split=0/"));
     }
   }
+}
+
+// The cut that is fastest takes more on one stage than another cut does on any, and as long as it fits it
+// is the one that probes are cut by. How far the batch may grow is a matter of the other one.
+TEST(PipelineBatchCommand, FindsWhatTheCutThatTakesLeastHasRoomFor) {
+  const test::Folder folder;
+  const auto found_by = [&](const std::string& name, const std::string& split) {
+    const Words more{"--strategy",
+                     "pipeline:micro_batches=4" + split,
+                     "--devices",
+                     "2",
+                     "--on-oom",
+                     "split",
+                     "--max-steps",
+                     "3"};
+    const CappedRun run = capped_run(wide(folder.path() / name, more, "auto"), kStageTooSmall);
+    EXPECT_EQ(run.code, 0) << run.err;
+    EXPECT_THAT(run.err, Not(HasSubstr("the step is made again"))) << run.err;
+    return static_cast<double>(found_in(run.err));
+  };
+  const double least = found_by("least", ",split=0/1"), other = found_by("other", ",split=0/2");
+  ASSERT_GT(0.8 * least, other);
+  EXPECT_GE(found_by("measured", ""), 0.85 * least);
+}
+
+// Of fewer than 200 samples a run makes fewer than 100 micro-batches. Sizes below 100 are those of which
+// there are no whole ones.
+TEST(PipelineBatchCommand, FindsABatchOfFewerSamplesThanMicroBatchesAreAskedFor) {
+  const test::Folder folder;
+  const auto run_with = [&](const std::string& name, int64_t bytes) {
+    const Words more{"--strategy",
+                     "pipeline:micro_batches=100,split=0/1",
+                     "--devices",
+                     "2",
+                     "--on-oom",
+                     "split",
+                     "--max-steps",
+                     "3"};
+    return capped_run(wide(folder.path() / name, more, "auto"), bytes);
+  };
+  const CappedRun run = run_with("some", 300'000);
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_GE(found_in(run.err), 50) << run.err;
+  EXPECT_LT(found_in(run.err), 100) << run.err;
+  EXPECT_THAT(run.err, ContainsRegex("probes of 100 .out of memory., 1, "));
+  EXPECT_THAT(run.err, HasSubstr(" of two samples at least (100 were asked for)"));
+  EXPECT_THAT(run.err, Not(HasSubstr("the step is made again")));
+  const CappedRun none = run_with("none", 134'000);
+  EXPECT_EQ(none.code, 1);
+  EXPECT_THAT(none.err, HasSubstr("a batch size that fits: not even 1 sample does"));
 }
 
 // With one micro-batch of 240 samples a unit does not even fit to be measured; the run takes more of them.

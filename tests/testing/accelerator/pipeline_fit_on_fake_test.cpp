@@ -259,8 +259,47 @@ TEST(PipelineFitOnFake, LetsActivationsWaitOnTheHostWhereThatIsCheaper) {
   EXPECT_LT(one.first, off.first - (0.2 * static_cast<double>(kept)));
   EXPECT_NEAR(one.last / off.last, 1, 0.05);  // it has room
   EXPECT_THAT(test::error_of([&] { run("budget:1GiB/1GiB/1GiB"); }), HasSubstr("each stage: 2"));
-  EXPECT_THAT(test::error_of([&] { run("budget:1KiB,offload=1000000GiB"); }),
-              HasSubstr("and with every stage on the host"));
+}
+
+int64_t number_behind(const std::string& text, std::string_view words) {
+  const size_t at = text.find(words);
+  if (at == std::string::npos) return 0;
+  const std::string_view behind = std::string_view(text).substr(at + words.size());
+  return to_int(behind.substr(0, behind.find_first_not_of("0123456789"))).value_or(0);
+}
+
+// Of many micro-batches under way a rank that lets them wait on the host needs less than one that runs
+// all of its units again.
+TEST(PipelineFitOnFake, ARefusedBudgetNamesTheLeastThatTrains) {
+  const auto error = [](const std::string& rule) {
+    const FakeAccelerator fake({.devices = 2});
+    return test::error_of([&] {
+      trained({.strategy = "pipeline:split=0/4,schedule=gpipe,micro_batches=16",
+               .again = rule,
+               .samples = 1024});
+    });
+  };
+  const auto least_with = [&](const std::string& offload, const std::string& budgets) {
+    return number_behind(error(concat("budget:", budgets, ",offload=", offload)), "take budget:");
+  };
+  const int64_t off = least_with("off", "1KiB"), on = least_with("1000000GiB", "1KiB");
+  EXPECT_GT(on, 1024);
+  EXPECT_LT(on, off);
+  EXPECT_THAT(error("budget:1KiB,offload=off"),
+              HasSubstr(concat("take budget:",
+                               off,
+                               ",offload=off or more, budget:",
+                               on,
+                               " with activations on the host, or a smaller batch")));
+  for (const auto& [least, offload] : {std::pair(off, "off"), std::pair(on, "1000000GiB")}) {
+    EXPECT_EQ(error(concat("budget:", least, ",offload=", offload)), test::kNoError);
+    EXPECT_THAT(error(concat("budget:", least - 1, ",offload=", offload)),
+                HasSubstr(concat("they need ", least, " bytes at least")));
+  }
+  // Of each stage: one that is large enough stays.
+  const std::string each = error(concat("budget:1KiB/", 2 * on, ",offload=1000000GiB"));
+  EXPECT_THAT(each, HasSubstr("activations of stage 0 on rank 0: "));
+  EXPECT_THAT(each, ::testing::ContainsRegex(concat("take budget:[0-9]+/", 2 * on, " or more")));
 }
 
 }  // namespace
