@@ -12,7 +12,6 @@ launcher=()
 while [ "$1" != -- ]; do launcher+=("$1"); shift; done
 shift
 [ -z "$clang" ] || set -- "$clang" "${@:2}"
-export CCACHE_PCH_EXTSUM=1
 [[ " $* " == *' -x c++-header '* ]] || exec ${launcher[@]+"${launcher[@]}"} "$@"
 
 header='' rule=''

@@ -35,7 +35,8 @@ struct KeptRows {
 };
 
 /// The rows of a metrics.jsonl whose step is at most `last_step`; those of a test at it are dropped
-/// as well, for the run makes it again, and one of `train` if `end_row` goes. A line that parse_metrics() would refuse, or whose step is
+/// as well, for the run makes it again, and one of `train` if `end_row` goes. A line that
+/// parse_metrics() would refuse, or whose step is
 /// beyond `last_step` though a row within it follows, is a fault. A last line without its line end
 /// was cut by a kill and is dropped. Never throws.
 KeptRows metrics_rows_until(std::string_view text,
@@ -58,7 +59,8 @@ KeptRows csv_rows_until(std::string_view text,
 class MetricsLog {
  public:
   /// Rows of steps after `last_step`, of a test at it, and its `end_row` if that goes, are dropped
-  /// first: a resumed run makes them again, or has none; half-written rows at the end are dropped as well. A file with lines that hold no
+  /// first: a resumed run makes them again, or has none; half-written rows at the end are dropped as
+  /// well. A file with lines that hold no
   /// row is kept as it was beside the new one, as NAME.damaged; see damage(). -1 starts empty.
   /// `columns` are those of the CSV, in their order; a file that is there keeps its own, and gets
   /// those behind them that it has not. Throws an environment error.

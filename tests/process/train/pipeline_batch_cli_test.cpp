@@ -26,6 +26,16 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
+/// Flags of a short run whose steps may be split.
+Words splitting(const std::string& strategy, const std::string& max_steps) {
+  return {"--strategy", strategy, "--on-oom", "split", "--max-steps", max_steps};
+}
+
+/// The same, of two ranks that are threads.
+Words split_on_threads(const std::string& strategy) {
+  return joined(splitting(strategy, "3"), {"--devices", "2"});
+}
+
 // A probe is a step of all stages, and fits where it fits on each: here the first is the one that has
 // no room for 384 samples, as above. Micro-batches stay of one size. Where there is room for all of the
 // data, the run that follows is the one that was told their number: probes leave nothing behind.
@@ -34,12 +44,7 @@ TEST(PipelineBatchCommand, FindsTheBatchOfAPipeline) {
   for (const std::string name : {"processes", "threads"}) {
     SCOPED_TRACE(name);
     const auto words = [&](const std::string& output, const std::string& batch) {
-      const Words more{"--strategy",
-                       "pipeline:micro_batches=2,split=0/1",
-                       "--on-oom",
-                       "split",
-                       "--max-steps",
-                       "5"};
+      const Words more = splitting("pipeline:micro_batches=2,split=0/1", "5");
       const fs::path path = folder.path() / (name + output);
       return name == "processes" ? test::on_ranks(2, wide(path, more, batch))
                                  : wide(path, joined(more, {"--devices", "2"}), batch);
@@ -88,12 +93,7 @@ TEST(PipelineBatchCommand, FindsTheBatchOfAPipelineWhoseCutIsMeasured) {
   for (const std::string name : {"processes", "threads"}) {
     for (const int64_t pieces : {4, 1}) {
       SCOPED_TRACE(concat(name, ", micro-batches: ", pieces));
-      const Words more{"--strategy",
-                       concat("pipeline:micro_batches=", pieces),
-                       "--on-oom",
-                       "split",
-                       "--max-steps",
-                       "5"};
+      const Words more = splitting(concat("pipeline:micro_batches=", pieces), "5");
       const fs::path path = folder.path() / concat(name, pieces);
       const CappedRun run =
           capped_run(name == "processes" ? test::on_ranks(2, wide(path, more, "auto"))
@@ -116,14 +116,7 @@ TEST(PipelineBatchCommand, FindsTheBatchOfAPipelineWhoseCutIsMeasured) {
 TEST(PipelineBatchCommand, FindsWhatTheCutThatTakesLeastHasRoomFor) {
   const test::Folder folder;
   const auto found_by = [&](const std::string& name, const std::string& split) {
-    const Words more{"--strategy",
-                     "pipeline:micro_batches=4" + split,
-                     "--devices",
-                     "2",
-                     "--on-oom",
-                     "split",
-                     "--max-steps",
-                     "3"};
+    const Words more = split_on_threads("pipeline:micro_batches=4" + split);
     const CappedRun run = capped_run(wide(folder.path() / name, more, "auto"), kStageTooSmall);
     EXPECT_EQ(run.code, 0) << run.err;
     EXPECT_THAT(run.err, Not(HasSubstr("the step is made again"))) << run.err;
@@ -139,14 +132,7 @@ TEST(PipelineBatchCommand, FindsWhatTheCutThatTakesLeastHasRoomFor) {
 TEST(PipelineBatchCommand, FindsABatchOfFewerSamplesThanMicroBatchesAreAskedFor) {
   const test::Folder folder;
   const auto run_with = [&](const std::string& name, int64_t bytes) {
-    const Words more{"--strategy",
-                     "pipeline:micro_batches=100,split=0/1",
-                     "--devices",
-                     "2",
-                     "--on-oom",
-                     "split",
-                     "--max-steps",
-                     "3"};
+    const Words more = split_on_threads("pipeline:micro_batches=100,split=0/1");
     return capped_run(wide(folder.path() / name, more, "auto"), bytes);
   };
   const CappedRun run = run_with("some", 300'000);
@@ -164,14 +150,7 @@ TEST(PipelineBatchCommand, FindsABatchOfFewerSamplesThanMicroBatchesAreAskedFor)
 // With one micro-batch of 240 samples a unit does not even fit to be measured; the run takes more of them.
 TEST(PipelineBatchCommand, NumbersOfMicroBatchesThatDoNotFitAreNotTaken) {
   const test::Folder folder;
-  const Words more{"--strategy",
-                   "pipeline:micro_batches=0",
-                   "--devices",
-                   "2",
-                   "--on-oom",
-                   "split",
-                   "--max-steps",
-                   "3"};
+  const Words more = split_on_threads("pipeline:micro_batches=0");
   const CappedRun run = capped_run(wide(folder.path() / "a", more, "240"), kStageTooSmall);
   ASSERT_EQ(run.code, 0) << run.err;
   EXPECT_THAT(run.err, ContainsRegex("pipeline: 1f1b of (2|4|8|16) micro-batches"));
