@@ -71,6 +71,7 @@ asan:
 
 tsan:
 	@scripts/setup.sh
+	@scripts/setup.sh clang
 	@cmake --preset tsan -DMUSTER_ALL_SANITIZED_TESTS=$(ALL_SANITIZED_TESTS)
 	@cmake --build build-tsan -j $(JOBS)
 	@cd build-tsan && $(CTEST)

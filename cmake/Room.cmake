@@ -104,6 +104,26 @@ function(muster_precompiled_torch target)
   target_precompile_headers(${target} REUSE_FROM torch_pch)
 endfunction()
 
+# muster_precompiled_std(muster_tune)   the standard library and JSON, for torch-free rooms under a sanitizer
+#
+# A sixth of the time of clang, which compiles those builds. Elsewhere sources of these rooms see what they include alone.
+function(muster_precompiled_std target)
+  if(NOT MUSTER_PCH OR NOT MUSTER_SANITIZE)
+    return()
+  endif()
+  if(NOT TARGET std_pch)
+    file(WRITE ${CMAKE_BINARY_DIR}/std_pch/empty.cpp "")
+    add_library(std_pch STATIC ${CMAKE_BINARY_DIR}/std_pch/empty.cpp)
+    target_link_libraries(std_pch PRIVATE muster_compile nlohmann_json::nlohmann_json)
+    target_compile_options(std_pch PRIVATE -fPIC)
+    muster_pch_compiler(std_pch)
+    target_precompile_headers(std_pch PRIVATE <algorithm> <filesystem> <fstream> <functional> <map> <memory> <set> <sstream>
+      <string> <thread> <vector> <nlohmann/json.hpp>)
+  endif()
+  target_compile_options(${target} PRIVATE -fPIC)  # as the header is
+  target_precompile_headers(${target} REUSE_FROM std_pch)
+endfunction()
+
 # muster_publish(target TORCH|TORCH_FREE NAME data FOLDER data PRIVATE_HEADERS loader/loader_pool.h)
 #
 # Makes the alias muster::<NAME> and installs the target under that name, with the room's door, muster/<FOLDER>.h, and the headers

@@ -19,9 +19,12 @@ option(MUSTER_SHARDS "Let the tests of a torch room share a few processes" ON)
 if(MUSTER_WITH_TORCH AND MUSTER_PCH)
   file(WRITE ${CMAKE_BINARY_DIR}/torch_test_pch/empty.cpp "")
   add_library(torch_test_pch STATIC ${CMAKE_BINARY_DIR}/torch_test_pch/empty.cpp)
-  target_link_libraries(torch_test_pch PRIVATE muster_compile muster_quick_compile muster_torch GTest::gmock)
+  target_link_libraries(torch_test_pch PRIVATE muster_compile muster_quick_compile muster_torch GTest::gmock
+    nlohmann_json::nlohmann_json)
   muster_test_compiler(torch_test_pch)
-  target_precompile_headers(torch_test_pch PRIVATE <torch/torch.h> <gtest/gtest.h> <gmock/gmock.h>)
+  muster_pch_compiler(torch_test_pch)
+  target_precompile_headers(torch_test_pch PRIVATE <filesystem> <fstream> <functional> <sstream> <thread> <torch/torch.h>
+    <torch/csrc/distributed/c10d/ProcessGroup.hpp> <gtest/gtest.h> <gmock/gmock.h> <nlohmann/json.hpp>)
 endif()
 
 # One for those of torch-free rooms.
@@ -30,10 +33,9 @@ if(MUSTER_PCH)
   add_library(test_pch STATIC ${CMAKE_BINARY_DIR}/test_pch/empty.cpp)
   target_link_libraries(test_pch PRIVATE muster_compile muster_quick_compile GTest::gmock nlohmann_json::nlohmann_json)
   muster_test_compiler(test_pch)
-  set(headers filesystem fstream functional sstream gmock/gmock.h gtest/gtest.h nlohmann/json.hpp)
-  muster_pch_sum(test_pch ${headers})
-  list(TRANSFORM headers REPLACE "(.+)" "<\\1>")
-  target_precompile_headers(test_pch PRIVATE ${headers})
+  muster_pch_compiler(test_pch)
+  target_precompile_headers(test_pch PRIVATE <filesystem> <fstream> <functional> <sstream> <gmock/gmock.h> <gtest/gtest.h>
+    <nlohmann/json.hpp>)
 endif()
 
 # The one object that knows where checkout and build lie: all others are the same in each checkout, for a compiler cache.

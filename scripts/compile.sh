@@ -20,7 +20,7 @@ for i in $(seq $#); do
   case ${!i} in -o) header=${!next} ;; -MF) rule=${!next} ;; esac
 done
 rm -f "$header" "$header.sum"  # clang would begin with an old one
-if [ -n "$clang" ]; then
+if [[ "$1" == *clang* ]]; then
   set -- "$@" -Xclang -fno-pch-timestamp
   [ ${#launcher[@]} = 0 ] || launcher=("${launcher[@]::${#launcher[@]}-1}" env -u CCACHE_BASEDIR -u CCACHE_NOHASHDIR "${launcher[-1]}")
 fi

@@ -3,7 +3,7 @@
 # wheel unpacked into .deps/ of this checkout, and no more. Safe to run again, and from two checkouts at once.
 #   scripts/setup.sh            what `make build` needs
 #   scripts/setup.sh compat | tidy | package | clang   and also the oldest LibTorch, clang-tidy, what CPack calls, or clang's
-#                                                      sanitizers and libFuzzer
+#                                                      sanitizers, libFuzzer and linker
 #   MUSTER_TORCH_DIR=/path      use that LibTorch instead of the wheel (a folder with include/ and lib/)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -52,7 +52,7 @@ case ${1:-} in
   compat|'') ;;
   tidy) packages+=(clang-19 clang-tidy-19 libomp-19-dev) ;;  # clang for precompiled headers; a benchmark includes omp.h
   package) packages+=(dpkg-dev file fakeroot) ;;
-  clang) packages+=(libclang-rt-14-dev llvm-14) ;;  # llvm-14 names functions in the sanitizers' reports
+  clang) packages+=(libclang-rt-14-dev llvm-14 lld-14) ;;  # llvm-14 names functions in the sanitizers' reports
   *) die "setup.sh $1: no such set" "compat, tidy, package, clang, or nothing" ;;
 esac
 install_packages
