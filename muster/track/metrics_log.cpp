@@ -167,7 +167,7 @@ KeptRows metrics_rows_until(std::string_view text,
 }
 
 std::optional<std::vector<std::string>> csv_columns(std::string_view text) {
-  const std::string header(text.substr(0, text.find('\n')));
+  const std::string header = first_line(text);
   if (!header.starts_with(kPlaceColumns)) return std::nullopt;
   std::vector<std::string> columns = split(header, ',');
   if (columns.size() < kPlaces || columns[kPlaces - 1] != "phase") return std::nullopt;

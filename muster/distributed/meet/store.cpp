@@ -67,7 +67,7 @@ constexpr auto kConnecting = std::chrono::seconds(3);
   throw environment_error(
       {.refused =
            concat("cannot ", what_failed, " the store at ", env.master_addr, ":", env.master_port),
-       .rule = text.substr(0, text.find('\n'))});
+       .rule = first_line(text)});
 }
 
 c10d::TCPStoreOptions store_options(const RankEnv& env, std::chrono::milliseconds timeout) {
