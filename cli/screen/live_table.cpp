@@ -121,7 +121,7 @@ void LiveTable::finish(const tune::StudyCore& core, const tune::StatusFacts& fac
   const std::string totals = tune::summary(core, facts);
   std::string text = terminal_ ? table_within(core, facts, options, below(size_(), kLastLines))
                                : status_table(core, facts, options);
-  text += totals.substr(0, totals.find('\n'));
+  text += first_line(totals);
   if (terminal_) {
     writer_.draw(std::move(text) + '\n');
   } else {

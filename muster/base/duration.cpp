@@ -42,4 +42,11 @@ std::optional<double> seconds_of(std::string_view text) {
   return duration_s(text);
 }
 
+std::chrono::nanoseconds bounded_wait(double seconds) {
+  constexpr double kLongest = 1e9;
+  const double bounded = seconds < kLongest ? std::max(seconds, 0.0) : kLongest;
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>(bounded));
+}
+
 }  // namespace muster

@@ -1,6 +1,7 @@
 // Spans of time as people write them.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string_view>
 
@@ -13,6 +14,10 @@ std::optional<double> duration_s(std::string_view text);
 /// The same, and a finite number without a unit, which is one of seconds: for a flag, whose value
 /// may as well come from a script.
 std::optional<double> seconds_of(std::string_view text);
+
+/// `seconds` for a wait, from 0 to 1e9: nobody waits longer than some 30 years, and a clock counts
+/// nanoseconds, so that its time with more added to it would lie in the past.
+std::chrono::nanoseconds bounded_wait(double seconds);
 
 /// A number with the unit behind it, off the front of `text`: digits, a point, and letters, which may
 /// be missing. Nothing if there is no number.

@@ -88,6 +88,18 @@ std::string human_duration(double seconds) {
   return buffer.data();
 }
 
+std::string precise_duration(double seconds) {
+  if (!(seconds >= 0 && seconds < 59.95)) return human_duration(seconds);
+  const bool is_short = seconds < 0.9995;
+  const double value = is_short ? 1e3 * seconds : seconds;
+  const int digits = value < 0.9995 ? 3 : value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+  return concat(fixed(value, digits), is_short ? " ms" : " s");
+}
+
+std::string first_line(std::string_view text) {
+  return std::string(text.substr(0, text.find('\n')));
+}
+
 std::string human_bytes(uint64_t bytes) {
   constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   double value = static_cast<double>(bytes);
@@ -154,10 +166,10 @@ size_t display_width(std::string_view text) {
 
 std::string wrap(std::string_view text, size_t width, std::string_view indent) {
   std::string out;
-  bool first_line = true;
+  bool is_first = true;
   for (const std::string& line : split(text, '\n')) {
-    if (!first_line) out += '\n';
-    first_line = false;
+    if (!is_first) out += '\n';
+    is_first = false;
     size_t column = 0;
     for (const std::string& word : split(line, ' ')) {
       if (word.empty()) continue;

@@ -36,6 +36,11 @@ std::string fixed(double value, int digits);
 
 /// "1h04m", "3m07s", "12.3s", "45ms".
 std::string human_duration(double seconds);
+/// To three digits below a minute, as of a step and what it is made of: "9.31 ms", "1.25 s", "3m07s".
+std::string precise_duration(double seconds);
+
+/// Up to its first line end: an error's words without its hint.
+std::string first_line(std::string_view text);
 
 /// "553 MiB", "1.2 GiB", "17 B".
 std::string human_bytes(uint64_t bytes);

@@ -25,23 +25,26 @@ std::string earlier(const std::filesystem::path& path, int64_t last_step) {
 }
 
 struct PlacedRow {
-  int64_t step = 0;     ///< of the checkpoint that holds the row
-  bool is_end = false;  ///< dropped at the last step itself
+  int64_t step = 0;       ///< of the checkpoint that holds the row
+  bool is_end = false;    ///< dropped at the last step itself
+  bool is_train = false;  ///< of that phase
   size_t line = 0;
   std::string_view text;  ///< with its line end
 };
 
-/// The rows that a run has at its end alone.
-struct EndRows {
+/// Which rows at the last step are dropped.
+struct Ends {
   int64_t last_step = 0;
-  EndRow train = EndRow::kStays;
+  EndRows rows;
 };
 
-PlacedRow placed(int64_t step, std::string_view phase, const EndRows& ends) {
+PlacedRow placed(int64_t step, std::string_view phase, const Ends& ends) {
+  const bool is_train = phase == "train";
+  const bool goes = (is_train && ends.rows.train) || (phase == "validate" && ends.rows.validate);
   // A test is made behind the last checkpoint, so the run that goes on from there makes it again.
-  const bool is_train = phase == "train" && ends.train == EndRow::kGoes && step == ends.last_step;
-  const bool is_end = phase == "test" || is_train;
-  return {.step = is_end && step < INT64_MAX ? step + 1 : step, .is_end = is_end};
+  const bool is_end = phase == "test" || (goes && step == ends.last_step);
+  return {
+      .step = is_end && step < INT64_MAX ? step + 1 : step, .is_end = is_end, .is_train = is_train};
 }
 
 /// Reads each whole line from the `first` on (1 is the file's first) by `row_of`, which throws for a
@@ -70,6 +73,7 @@ KeptRows rows_until(
   for (auto row = rows.rbegin(); row != rows.rend(); ++row) {
     if (row->step <= last_step) {
       texts.push_back(row->text);
+      kept.has_train_row |= row->is_train && row->step == last_step;
     } else if (later <= last_step) {
       faults.emplace_back(row->line,
                           concat(where,
@@ -94,7 +98,7 @@ PlacedRow row_of_csv(const std::string& line,
                      size_t columns,
                      std::string_view where,
                      int64_t number,
-                     const EndRows& ends) {
+                     const Ends& ends) {
   const auto refusal = [&](const std::string& rule) {
     return usage_error({.refused = concat(where, ", line ", number), .rule = rule});
   };
@@ -154,8 +158,8 @@ std::string to_json_line(const MetricsRow& row) {
 KeptRows metrics_rows_until(std::string_view text,
                             int64_t last_step,
                             std::string_view where,
-                            EndRow end_row) {
-  const EndRows ends{.last_step = last_step, .train = end_row};
+                            EndRows rows) {
+  const Ends ends{.last_step = last_step, .rows = rows};
   return rows_until(text, last_step, where, 1, [&](std::string_view line, int64_t number) {
     const MetricsRow record = parse_metrics_line(line, where, number);
     return placed(record.step, record.phase, ends);
@@ -163,7 +167,7 @@ KeptRows metrics_rows_until(std::string_view text,
 }
 
 std::optional<std::vector<std::string>> csv_columns(std::string_view text) {
-  const std::string header(text.substr(0, text.find('\n')));
+  const std::string header = first_line(text);
   if (!header.starts_with(kPlaceColumns)) return std::nullopt;
   std::vector<std::string> columns = split(header, ',');
   if (columns.size() < kPlaces || columns[kPlaces - 1] != "phase") return std::nullopt;
@@ -177,8 +181,8 @@ std::optional<std::vector<std::string>> csv_columns(std::string_view text) {
 KeptRows csv_rows_until(std::string_view text,
                         int64_t last_step,
                         std::string_view where,
-                        EndRow end_row) {
-  const EndRows ends{.last_step = last_step, .train = end_row};
+                        EndRows rows) {
+  const Ends ends{.last_step = last_step, .rows = rows};
   // A header that was damaged counts as a row, so that it is a fault.
   const auto columns = csv_columns(text);
   const size_t most = columns ? columns->size() : std::numeric_limits<uint8_t>::max();
@@ -191,14 +195,15 @@ KeptRows csv_rows_until(std::string_view text,
 MetricsLog::MetricsLog(const std::filesystem::path& folder,
                        int64_t last_step,
                        std::vector<std::string> columns,
-                       EndRow end_row)
+                       EndRows ends)
     : csv_path_(folder / "metrics.csv"),
       json_path_(folder / "metrics.jsonl"),
       columns_(std::move(columns)) {
   const KeptRows json =
-      metrics_rows_until(earlier(json_path_, last_step), last_step, json_path_.string(), end_row);
+      metrics_rows_until(earlier(json_path_, last_step), last_step, json_path_.string(), ends);
   has_dropped_end_ = json.has_dropped_end;
-  const std::string rows = take_over_csv(last_step, end_row);
+  has_train_row_ = json.has_train_row;
+  const std::string rows = take_over_csv(last_step, ends);
   write_file_atomic(csv_path_, csv_header(columns_) + rows);
   write_file_atomic(json_path_, take_over(json_path_, json));
   csv_ = open_for_append(csv_path_);
@@ -207,7 +212,7 @@ MetricsLog::MetricsLog(const std::filesystem::path& folder,
 
 /// The rows that stay, under the columns that they have, which become those of the log. Columns that
 /// are new stand behind them, and in these rows they are empty.
-std::string MetricsLog::take_over_csv(int64_t last_step, EndRow end_row) {
+std::string MetricsLog::take_over_csv(int64_t last_step, EndRows ends) {
   const std::string text = earlier(csv_path_, last_step);
   if (auto before = csv_columns(text)) {
     for (const std::string& column : columns_) {
@@ -216,7 +221,7 @@ std::string MetricsLog::take_over_csv(int64_t last_step, EndRow end_row) {
     }
     columns_ = std::move(*before);
   }
-  return take_over(csv_path_, csv_rows_until(text, last_step, csv_path_.string(), end_row));
+  return take_over(csv_path_, csv_rows_until(text, last_step, csv_path_.string(), ends));
 }
 
 /// A file that has damaged lines stays under another name before it is replaced.

@@ -70,6 +70,24 @@ TEST(HumanDuration, ChoosesTheUnit) {
   EXPECT_EQ(human_duration(std::nan("")), "?");
 }
 
+TEST(Text, PreciseDurationsHaveThreeDigits) {
+  EXPECT_EQ(precise_duration(0.00931), "9.31 ms");
+  EXPECT_EQ(precise_duration(0.0003), "0.300 ms");
+  EXPECT_EQ(precise_duration(0.009996), "10.0 ms");
+  EXPECT_EQ(precise_duration(0.0123), "12.3 ms");
+  EXPECT_EQ(precise_duration(0.123), "123 ms");
+  EXPECT_EQ(precise_duration(0.9996), "1.00 s");
+  EXPECT_EQ(precise_duration(12.34), "12.3 s");
+  EXPECT_EQ(precise_duration(187), "3m07s");
+}
+
+TEST(Text, AFirstLineEndsBeforeItsLineEnd) {
+  EXPECT_EQ(first_line("error: x\nhint: y\n"), "error: x");
+  EXPECT_EQ(first_line("error: x"), "error: x");
+  EXPECT_EQ(first_line("\nhint: y"), "");
+  EXPECT_EQ(first_line(""), "");
+}
+
 TEST(HumanDuration, NeverSaysSixtySeconds) {
   EXPECT_EQ(human_duration(59.97), "1m00s");
   EXPECT_EQ(human_duration(0.9997), "1.0s");

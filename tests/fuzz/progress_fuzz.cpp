@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const auto rows_until : {track::metrics_rows_until, track::csv_rows_until}) {
     const std::string header =
         rows_until == track::csv_rows_until ? "step,epoch,phase,loss,lr\n" : "";
-    for (const auto end : {track::EndRow::kStays, track::EndRow::kGoes}) {
+    for (const auto end : {track::EndRows{}, track::EndRows{.train = true, .validate = true}}) {
       const track::KeptRows kept = rows_until(header + std::string(text), 100, "fuzz", end);
       fuzz::require(kept.text.size() <= text.size(), "rows are kept or dropped");
       const track::KeptRows again = rows_until(header + kept.text, 100, "fuzz", end);

@@ -38,17 +38,24 @@ TEST(MetricsRowsUntil, ATestBehindTheVeryCheckpointIsDroppedAndSaid) {
 }
 
 TEST(MetricsRowsUntil, TheRowOfAnEndGoesWhereTheRunGoesOn) {
-  const std::string before = json_row(10) + json_row(20, "validate");
+  const std::string first = json_row(10) + json_row(10, "validate");
+  const std::string before = first + json_row(20, "validate");
   const std::string text = before + json_row(20) + json_row(20, "test");
-  EXPECT_EQ(metrics_rows_until(text, 20, "m").text, before + json_row(20));
-  const KeptRows kept = metrics_rows_until(text, 20, "m", EndRow::kGoes);
+  const KeptRows all = metrics_rows_until(text, 20, "m");
+  EXPECT_EQ(all.text, before + json_row(20));
+  EXPECT_TRUE(all.has_train_row);
+  const KeptRows kept = metrics_rows_until(text, 20, "m", {.train = true});
   EXPECT_EQ(kept.text, before);
   EXPECT_THAT(kept.faults, IsEmpty());
   EXPECT_TRUE(kept.has_dropped_end);
-  EXPECT_EQ(metrics_rows_until(before + json_row(30), 30, "m", EndRow::kGoes).text, before);
+  EXPECT_FALSE(kept.has_train_row);
+  EXPECT_EQ(metrics_rows_until(text, 20, "m", {.validate = true}).text, first + json_row(20));
+  EXPECT_EQ(metrics_rows_until(text, 20, "m", {.train = true, .validate = true}).text, first);
+  EXPECT_EQ(metrics_rows_until(before + json_row(30), 30, "m", {.train = true}).text, before);
+  EXPECT_FALSE(metrics_rows_until(before + json_row(30), 40, "m").has_train_row);
   const std::string header = csv_header(kColumns), row = "20,1,train,0.5\n";
   EXPECT_EQ(csv_rows_until(header + row, 20, "m").text, row);
-  EXPECT_EQ(csv_rows_until(header + row, 20, "m", EndRow::kGoes).text, "");
+  EXPECT_EQ(csv_rows_until(header + row, 20, "m", {.train = true}).text, "");
 }
 
 TEST(MetricsRowsUntil, LinesThatHoldNoRowAreNamedByNumber) {

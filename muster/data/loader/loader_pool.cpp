@@ -9,6 +9,7 @@
 
 #include <c10/core/DeviceGuard.h>
 
+#include "muster/base/duration.h"
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/tensor/intraop_threads.h"
@@ -120,10 +121,7 @@ void LoaderPool::await_batch(std::unique_lock<std::mutex>& lock,
                              const std::shared_ptr<LoaderRun>& run) {
   const auto is_over = [&] { return closed_ || current_ != run || run->next_is_ready(); };
   if (options_.timeout_s == 0) return batch_there_.wait(lock, is_over);
-  // Some 30 years: a clock's time with more added to it would lie in the past.
-  constexpr double kLongestWait = 1e9;
-  const std::chrono::duration<double> patience(std::min(options_.timeout_s, kLongestWait));
-  if (!batch_there_.wait_for(lock, patience, is_over)) give_up(*run);
+  if (!batch_there_.wait_for(lock, bounded_wait(options_.timeout_s), is_over)) give_up(*run);
 }
 
 /// The batch that the consumer waits for may come all the same, and is there for the next call.

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "muster/base/cgroup.h"
+#include "muster/base/host_memory.h"
 #include "muster/base/text.h"
 #include "muster/diagnose/surroundings/check.h"
 
@@ -11,20 +12,9 @@ namespace {
 
 constexpr uint64_t kEnoughMemory = 2ULL << 30;
 
-/// "MemTotal:  16384 kB" of /proc/meminfo in bytes.
-std::optional<uint64_t> memory_entry_of(const std::string& meminfo, std::string_view key) {
-  for (const std::string& line : split(meminfo, '\n')) {
-    if (!line.starts_with(key)) continue;
-    const std::string_view rest = trim(std::string_view(line).substr(key.size()));
-    const auto kib = to_int(rest.substr(0, rest.find(' ')));
-    if (kib && *kib >= 0) return static_cast<uint64_t>(*kib) << 10;
-  }
-  return std::nullopt;
-}
-
 CheckResult available(const Surroundings& surroundings, const std::string& meminfo) {
-  const uint64_t total = memory_entry_of(meminfo, "MemTotal:").value_or(0);
-  const uint64_t free = memory_entry_of(meminfo, "MemAvailable:").value_or(0);
+  const uint64_t total = meminfo_bytes(meminfo, "MemTotal:").value_or(0);
+  const uint64_t free = meminfo_bytes(meminfo, "MemAvailable:").value_or(0);
   const auto limit = cgroup_memory(surroundings.root);
   const bool is_limited = limit && *limit < total;
   CheckResult result{.name = "memory",
@@ -52,8 +42,8 @@ CheckResult kills(const Surroundings& surroundings) {
 }
 
 CheckResult swap(const std::string& meminfo) {
-  const uint64_t total = memory_entry_of(meminfo, "SwapTotal:").value_or(0);
-  const uint64_t used = total - std::min(total, memory_entry_of(meminfo, "SwapFree:").value_or(0));
+  const uint64_t total = meminfo_bytes(meminfo, "SwapTotal:").value_or(0);
+  const uint64_t used = total - std::min(total, meminfo_bytes(meminfo, "SwapFree:").value_or(0));
   CheckResult result{.name = "memory.swap",
                      .value = total == 0
                                   ? std::string("none")

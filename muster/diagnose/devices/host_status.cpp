@@ -5,21 +5,11 @@
 #include <utility>
 
 #include "muster/base/host.h"
+#include "muster/base/host_memory.h"
 #include "muster/base/text.h"
 
 namespace muster::diagnose {
 namespace {
-
-/// "MemTotal:  16384 kB" in bytes; 0 if it is not there.
-uint64_t meminfo_bytes(const std::string& meminfo, std::string_view key) {
-  for (const std::string& line : split(meminfo, '\n')) {
-    if (!line.starts_with(key)) continue;
-    const std::string_view rest = trim(std::string_view(line).substr(key.size()));
-    const auto kib = to_int(rest.substr(0, rest.find(' ')));
-    if (kib && *kib > 0) return static_cast<uint64_t>(*kib) << 10;
-  }
-  return 0;
-}
 
 /// "avg10=0.12" of a line of words.
 std::optional<double> average_of(const std::string& line, std::string_view key) {
@@ -89,12 +79,13 @@ std::optional<double> HostStatus::memory_share() const {
 
 HostStatus host_status(const Surroundings& surroundings) {
   const std::string meminfo = surroundings.file("/proc/meminfo").value_or("");
+  const auto bytes = [&](const char* key) { return meminfo_bytes(meminfo, key).value_or(0); };
   HostStatus status{.name = host_name(),
-                    .total_bytes = meminfo_bytes(meminfo, "MemTotal:"),
-                    .available_bytes = meminfo_bytes(meminfo, "MemAvailable:"),
-                    .swap_total_bytes = meminfo_bytes(meminfo, "SwapTotal:")};
-  status.swap_used_bytes = status.swap_total_bytes -
-                           std::min(status.swap_total_bytes, meminfo_bytes(meminfo, "SwapFree:"));
+                    .total_bytes = bytes("MemTotal:"),
+                    .available_bytes = bytes("MemAvailable:"),
+                    .swap_total_bytes = bytes("SwapTotal:")};
+  status.swap_used_bytes =
+      status.swap_total_bytes - std::min(status.swap_total_bytes, bytes("SwapFree:"));
   status.cgroup = cgroup_memory_use(surroundings.root);
   status.oom_kills = oom_kills(surroundings.root);
   const PressureSource memory = pressure_of(surroundings, "memory");

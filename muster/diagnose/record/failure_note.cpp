@@ -94,7 +94,7 @@ bool is_the_rank() {
 std::optional<ErrorReport> after(const std::optional<ErrorReport>& noted, ErrorReport report) {
   if (!noted) return report;
   if (report.is_consequence) return std::nullopt;
-  const std::string peers_words = noted->message.substr(0, noted->message.find('\n'));
+  const std::string peers_words = first_line(noted->message);
   if (report.message.find(peers_words) != std::string::npos) return std::nullopt;  // passed on
   ErrorReport both = *noted;
   both.message = concat(report.message, "\nafter: ", noted->message);

@@ -26,7 +26,7 @@ bool is_version(std::string_view word) {
 std::optional<std::string> nvidia_module_version(const Surroundings& surroundings) {
   const auto text = surroundings.file("/proc/driver/nvidia/version");
   if (!text) return std::nullopt;
-  for (const std::string& word : split(text->substr(0, text->find('\n')), ' ')) {
+  for (const std::string& word : split(first_line(*text), ' ')) {
     if (is_version(word)) return word;
   }
   return std::nullopt;

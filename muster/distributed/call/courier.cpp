@@ -25,11 +25,8 @@ at::Tensor bytes_of_head(const MessageHead& head) {
 }
 
 std::string lost_words(int peer, const std::string& error) {
-  return concat("rank ",
-                peer,
-                " has ended, or the connection to it was lost (",
-                error.substr(0, error.find('\n')),
-                ")");
+  return concat(
+      "rank ", peer, " has ended, or the connection to it was lost (", first_line(error), ")");
 }
 
 std::exception_ptr environment_pointer(const std::string& text) {

@@ -43,7 +43,7 @@ std::string await_text(c10d::Store& store, const std::string& key, const ErrorTe
     const auto bytes = store.get(key);
     return {bytes.begin(), bytes.end()};
   } catch (const std::exception& error) {
-    const std::string what = error.what(), why = what.substr(0, what.find('\n'));
+    const std::string what = error.what(), why = first_line(what);
     const bool lost = dynamic_cast<const c10::DistNetworkError*>(&error) != nullptr;
     const Error failure = environment_error(
         lost ? ErrorText{.refused = "the store of the job is gone",

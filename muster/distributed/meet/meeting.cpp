@@ -300,7 +300,7 @@ int64_t meet(c10d::Store& store,
              const Waiting& waiting) {
   const auto cause = [](const std::exception& error) {
     const std::string what = error.what();
-    return what.substr(0, what.find('\n'));
+    return first_line(what);
   };
   try {
     return Meeting(store, rank, world_size, card, timeout, server, has_ended, waiting).run();

@@ -12,9 +12,6 @@
 #include <vector>
 
 #include <c10/util/Exception.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <sys/time.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
@@ -24,6 +21,7 @@
 #include "muster/base/text.h"
 #include "muster/diagnose/record/failure_note.h"
 #include "muster/distributed/meet/address.h"
+#include "muster/distributed/meet/answer_limit.h"
 #include "muster/distributed/meet/meeting.h"
 #include "muster/distributed/meet/sealed_store.h"
 
@@ -69,7 +67,7 @@ constexpr auto kConnecting = std::chrono::seconds(3);
   throw environment_error(
       {.refused =
            concat("cannot ", what_failed, " the store at ", env.master_addr, ":", env.master_port),
-       .rule = text.substr(0, text.find('\n'))});
+       .rule = first_line(text)});
 }
 
 c10d::TCPStoreOptions store_options(const RankEnv& env, std::chrono::milliseconds timeout) {
@@ -100,26 +98,6 @@ StorePtr serve_store(const RankEnv& env, std::chrono::milliseconds timeout) {
       refuse_port(env, serves);
     refuse_store(env, "serve", error);
   }
-}
-
-/// How long a client of c10d's waits for an answer to what it asks; 0: without limit, as c10d has it.
-/// A rank 0 that is stopped while ranks meet would hold them for ever. c10d tells the client's socket
-/// only to who reads: "TCPStore(client=TCPClient(SocketImpl(fd=7, …". Not found there, there is no limit.
-void limit_answers(const c10d::Store& store, std::chrono::milliseconds limit) {
-  const auto* client = dynamic_cast<const c10d::TCPStore*>(&store);
-  const std::string text = client != nullptr ? client->repr() : "";
-  const size_t at = text.find("fd="), end = text.find_first_not_of("0123456789", at + 3);
-  const auto fd = at == std::string::npos || end == std::string::npos
-                      ? std::nullopt
-                      : to_int(text.substr(at + 3, end - at - 3));
-  sockaddr_storage peer{};
-  socklen_t length = sizeof peer;
-  if (!fd ||
-      ::getpeername(static_cast<int>(*fd), reinterpret_cast<sockaddr*>(&peer), &length) != 0 ||
-      ntohs(reinterpret_cast<const sockaddr_in*>(&peer)->sin_port) != client->getPort())
-    return;  // the port sits at the same place in both address types
-  const timeval time{.tv_sec = limit.count() / 1000, .tv_usec = limit.count() % 1000 * 1000};
-  ::setsockopt(static_cast<int>(*fd), SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
 }
 
 /// Throws what c10d throws, also if the store is silent until the deadline.

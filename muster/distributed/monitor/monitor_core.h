@@ -30,9 +30,6 @@ class LastWord;
 class MonitoredWork;
 using MonitoredWorkPtr = c10::intrusive_ptr<MonitoredWork>;
 
-/// Of an error's words: without the frames that LibTorch puts behind them.
-inline std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
 /// What the monitor must know of a backend.
 struct BackendTraits {
   std::string name;

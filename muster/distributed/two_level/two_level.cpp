@@ -171,13 +171,13 @@ std::string TwoLevelBackend::Parts::known_failure() const {
 }
 
 std::string TwoLevelBackend::Parts::explain(const std::string& error) const {
-  const std::string first_line = error.substr(0, error.find('\n'));
+  const std::string words = first_line(error);
   try {
     store->wait({kFailureKey}, kLookAround);
     const auto bytes = store->get(kFailureKey);
     return {bytes.begin(), bytes.end()};
   } catch (const std::exception&) {
-    return concat(kBetweenHosts, first_line);
+    return concat(kBetweenHosts, words);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "muster/base/duration.h"
 #include "muster/base/error.h"
 
 namespace muster::launch {
@@ -84,10 +85,10 @@ Timer::Timer()
 
 void Timer::arm(double seconds) {
   itimerspec when{};
-  const double whole = std::floor(std::max(seconds, 0.0));
-  when.it_value.tv_sec = static_cast<time_t>(whole);
-  when.it_value.tv_nsec = static_cast<long>((std::max(seconds, 0.0) - whole) * 1e9);
-  if (when.it_value.tv_sec == 0 && when.it_value.tv_nsec == 0) when.it_value.tv_nsec = 1;
+  const auto wait = std::max(bounded_wait(seconds), std::chrono::nanoseconds(1));  // 0 disarms
+  const auto whole = std::chrono::floor<std::chrono::seconds>(wait);
+  when.it_value.tv_sec = whole.count();
+  when.it_value.tv_nsec = (wait - whole).count();
   ::timerfd_settime(fd_.get(), 0, &when, nullptr);
 }
 

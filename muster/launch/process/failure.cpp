@@ -38,7 +38,7 @@ std::optional<int64_t> written_ns(const std::filesystem::path& file, const Error
 
 /// Whether the lines show the first one of the text already.
 bool show(std::span<const std::string> lines, const std::string& text) {
-  const std::string first = text.substr(0, text.find('\n'));
+  const std::string first = first_line(text);
   return std::any_of(lines.begin(), lines.end(), [&](const std::string& line) {
     return line.find(first) != std::string::npos;
   });

@@ -7,6 +7,7 @@
 
 #include <c10/util/Exception.h>
 
+#include "muster/base/text.h"
 #include "muster/diagnose/catalogue/out_of_memory_text.h"
 #include "muster/distributed/peer_failure.h"
 
@@ -29,10 +30,6 @@ constexpr std::array<std::string_view, 10> kMemorySentences{
     "CUDNN_STATUS_ALLOC_FAILED",                   //
     "std::bad_alloc",                              // where a library has made a text of it
 };
-
-std::string first_line(std::string_view text) {
-  return std::string(text.substr(0, text.find('\n')));
-}
 
 OutOfMemory told_by(std::string_view text) {
   OutOfMemory found{.words = first_line(text)};

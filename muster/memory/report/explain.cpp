@@ -13,6 +13,7 @@
 #include <c10/core/StorageImpl.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include "muster/base/text.h"
 #include "muster/diagnose/catalogue/out_of_memory_text.h"
 #include "muster/memory/allocator/cpu_memory.h"
 #include "muster/memory/guard/oom.h"
@@ -33,7 +34,7 @@ void take_from(const NotedRefusal& noted, OomFacts& facts) {
   const Refusal& refusal = noted.refusal;
   facts.at_failure = true;
   facts.was_to_fail = refusal.was_to_fail;
-  facts.words = noted.words.substr(0, noted.words.find('\n'));
+  facts.words = first_line(noted.words);
   facts.asked = refusal.asked;
   facts.live = refusal.live;
   if (refusal.capacity) {

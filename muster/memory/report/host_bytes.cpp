@@ -9,10 +9,9 @@
 #include <string>
 #include <thread>
 
-#include <sys/resource.h>
 #include <unistd.h>
 
-#include "muster/base/text.h"
+#include "muster/base/host_memory.h"
 #include "muster/diagnose/devices/host_status.h"
 #include "muster/diagnose/devices/process_facts.h"
 
@@ -24,14 +23,6 @@ constexpr std::chrono::seconds kDriverLimit{5};
 int64_t as_signed(uint64_t bytes) {
   constexpr auto kMost = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
   return static_cast<int64_t>(std::min(bytes, kMost));
-}
-
-/// Pages of this process's addresses: the first word of /proc/self/statm.
-std::optional<int64_t> address_bytes(const diagnose::Surroundings& surroundings) {
-  const std::string text = surroundings.file("/proc/self/statm").value_or("");
-  const auto pages = to_int(std::string_view(text).substr(0, text.find(' ')));
-  if (!pages) return std::nullopt;
-  return *pages * ::sysconf(_SC_PAGESIZE);
 }
 
 OtherProcess as_other(const diagnose::ProcessFacts& facts, int64_t bytes) {
@@ -75,10 +66,9 @@ HostBytes read_host_bytes(const diagnose::Surroundings& surroundings) {
     host.group_limit = as_signed(*status.cgroup->limit_bytes);
     host.group_used = as_signed(status.cgroup->used_bytes - status.cgroup->cache_bytes);
   }
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-    host.address_limit = as_signed(limit.rlim_cur);
-    host.addresses = address_bytes(surroundings);
+  if (const auto addresses = limited_addresses(surroundings.root)) {
+    host.address_limit = as_signed(addresses->limit_bytes);
+    host.addresses = as_signed(addresses->used_bytes);
   }
   host.resident = as_signed(diagnose::resident_bytes(surroundings, ::getpid()));
   return host;

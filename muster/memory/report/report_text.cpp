@@ -158,7 +158,7 @@ std::string command_text(const std::string& command, size_t room) {
   std::string text = printable(command.empty() ? "?" : command);
   if (columns_of(text) <= room) return text;
   const std::string lines = fold(text, room - 3, 0);
-  return lines.substr(0, lines.find('\n')) + "...";
+  return first_line(lines) + "...";
 }
 
 std::string process_section(const OomFacts& facts, size_t width) {

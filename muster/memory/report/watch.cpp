@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 
+#include "muster/base/text.h"
 #include "muster/memory/report/host_bytes.h"
 
 namespace muster::memory {
@@ -28,8 +29,6 @@ Notes& all_notes() {
 bool is_same_device(c10::Device a, c10::Device b) {
   return a.type() == b.type() && (a.is_cpu() || a.index() == b.index());
 }
-
-std::string_view first_line_of(std::string_view text) { return text.substr(0, text.find('\n')); }
 
 void note_refusal(const Refusal& refusal) {
   NotedRefusal noted{
@@ -70,7 +69,7 @@ std::optional<NotedRefusal> take_noted(c10::Device device, const std::string& wo
   const std::lock_guard lock(notes.mutex);
   for (auto at = notes.noted.rbegin(); at != notes.noted.rend(); ++at) {
     if (!is_same_device(at->refusal.device, device) ||
-        words.find(first_line_of(at->words)) == std::string::npos)
+        words.find(first_line(at->words)) == std::string::npos)
       continue;
     NotedRefusal found = std::move(*at);
     notes.noted.erase(std::next(at).base());

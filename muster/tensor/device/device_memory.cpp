@@ -2,26 +2,16 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <string>
 
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include "muster/base/error.h"
+#include "muster/base/host_memory.h"
 #include "muster/base/text.h"
 
 namespace muster::tensor {
 namespace {
-
-uint64_t available_host_bytes() {
-  std::ifstream file("/proc/meminfo");
-  std::string word;
-  while (file >> word) {
-    uint64_t kib = 0;
-    if (word == "MemAvailable:" && file >> kib) return kib << 10;
-  }
-  throw environment_error({.refused = "free memory of the CPU", .rule = "/proc/meminfo tells it"});
-}
 
 /// Allocated and reserved bytes over all pools are the first entry of each statistic.
 uint64_t current(const c10::CachingAllocator::StatArray& stat) {
@@ -51,7 +41,11 @@ double memory_share(const EnvLookup& environment) {
 }
 
 uint64_t free_bytes_of(c10::Device device) {
-  if (device.is_cpu()) return available_host_bytes();
+  if (device.is_cpu()) {
+    if (const auto bytes = free_host_memory()) return *bytes;
+    throw environment_error(
+        {.refused = "free memory of the CPU", .rule = "/proc/meminfo tells it"});
+  }
   c10::DeviceAllocator* allocator = c10::getDeviceAllocator(device.type());
   const auto memory = allocator->getMemoryInfo(device.index());  // free, total
   uint64_t free = memory.first, allocated = 0;

@@ -10,8 +10,8 @@
 namespace muster::tensor {
 
 /// Bytes that new tensors on `device` can take: the driver's free bytes and what the caching
-/// allocator holds unused, within memory_share(); for the CPU, the machine's available memory
-/// (MemAvailable). Any thread. Throws an environment error where nothing tells.
+/// allocator holds unused, within memory_share(); for the CPU, free_host_memory(). Any thread. Throws an
+/// environment error where nothing tells.
 uint64_t free_bytes_of(c10::Device device);
 
 /// The share of a CUDA device that PYTORCH_ALLOC_CONF or PYTORCH_CUDA_ALLOC_CONF leaves to this process

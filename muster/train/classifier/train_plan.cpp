@@ -38,7 +38,7 @@ void try_chain(const data::Dataset& dataset, const std::string& chain, const cha
   } catch (const c10::Error& error) {  // of an operator, whose words are all that there is
     const std::string text = error.what_without_backtrace();
     throw usage_error({.refused = concat(flag, ' ', chain),
-                       .rule = text.substr(0, text.find('\n')),
+                       .rule = first_line(text),
                        .hint = "its numbers do not fit these images, or this machine's memory"});
   }
 }

@@ -21,7 +21,7 @@ void try_devices(const std::vector<c10::Device>& devices, std::optional<int> ran
       const std::string text = error.what_without_backtrace();
       throw environment_error(
           {.refused = concat(rank ? concat("rank ", *rank, ": ") : "", device, " cannot be used"),
-           .rule = text.substr(0, text.find('\n')),
+           .rule = first_line(text),
            .hint = "another process may hold it: `muster gpu` shows which; end that one, or take "
                    "another --device"});
     }

@@ -87,11 +87,18 @@ Trainer::Trainer(const FitRequest& run, const distributed::ProcessGroup& group)
   }
 }
 
-/// Where a run ends before a row of its steps is due, it writes one (end_inside_epoch()) and keeps
-/// their sums. One that goes on has them in its next row, as a run that never ended, and none here.
-track::EndRow Trainer::earlier_end_row() const {
-  const bool goes_on = !finished() && !(passes_time_limit() && is_past_minimum());
-  return goes_on && !window_meter_.empty() ? track::EndRow::kGoes : track::EndRow::kStays;
+// Note [Rows of an end]
+// Where a run ends before a row of its steps is due, it writes one and keeps their sums: one that goes
+// on has them in its next row, as a run that never ended, and drops the one of the end. So it does with
+// the row of a validation that was made to tell the caller of an end inside an epoch. What an earlier
+// process owes, since it was interrupted in the very last step or killed behind its last checkpoint,
+// the one that goes on writes there, though it has no step to make.
+
+track::EndRows Trainer::earlier_end_rows() const {
+  const bool goes_on = !finished();
+  const bool was_validated = position_.samples == 0 || is_validated_after_step();
+  const bool was_told = ended_at_ == position_.step && !goes_on;
+  return {.train = goes_on && !window_meter_.empty(), .validate = !was_validated && !was_told};
 }
 
 /// Nothing is written before.
@@ -100,7 +107,11 @@ void Trainer::open_folder() {
     mine_ = open_run_folder(plan_, output_, resume_, owned_, log_);
     folder_ = owned_ != nullptr ? owned_ : mine_.get();
     log_.count_before(before_s_);
-    log_.open(resume_ != nullptr ? resume_->position.step : -1, *metrics_, earlier_end_row());
+    if (resume_ != nullptr) log_.count_rows_before(resume_->position.step);
+  });
+  if (plan_.options.max_time > 0) time_is_over_ = from_first_rank(group_, passes_time_limit());
+  on_first_rank(group_, [&] {
+    log_.open(resume_ != nullptr ? resume_->position.step : -1, *metrics_, earlier_end_rows());
     if (callbacks_.folder_ready) callbacks_.folder_ready();
     writer_.emplace(output_, plan_.options.keep_checkpoints);
   });
@@ -255,9 +266,8 @@ bool Trainer::passes_time_limit() const {
 FitResult Trainer::run() {
   try_validation();
   open_folder();
-  if (plan_.options.max_time > 0) time_is_over_ = from_first_rank(group_, passes_time_limit());
   FitResult result;
-  while (!finished()) {
+  while (!finished() || owes_epoch_end()) {
     if (train_epoch() == Step::kStopped) {
       result.interrupted = true;
       break;
@@ -267,10 +277,7 @@ FitResult Trainer::run() {
   if (stops) log_.note(early_stop_line(plan_, best_, best_step_));
   hear_all();
   if (time_is_over_ && !stops && !is_complete()) log_.note(time_limit_line(plan_, position_));
-  if (!result.interrupted) {
-    tell_end_inside_epoch();
-    end_inside_epoch();
-  }
+  if (!result.interrupted) end_inside_epoch();
   if (last_saved_ != position_.step) save();
   if (!result.interrupted) tell_loader_verdict();
   if (!result.interrupted)

@@ -72,32 +72,35 @@ void Trainer::after_step(int64_t samples) {
   position_.samples += samples;
   record_heard();
   note_memory();
-  const int64_t in_epoch = step_in_epoch();
-  if (in_epoch == plan_.steps_per_epoch) return hear_all();  // the epoch's end does both
-  const auto is_due = [](int64_t steps, int64_t every) { return every > 0 && steps % every == 0; };
-  if (is_validated_now() && is_due(in_epoch, plan_.options.val_check_interval)) {
+  if (owes_epoch_end()) return hear_all();  // the epoch's end does both
+  if (is_validated_after_step()) {
     validate();
     groups_->train_mode();
   }
-  if (best_step_ == position_.step || is_due(position_.step, plan_.options.checkpoint_every))
-    save();
+  const int64_t every = plan_.options.checkpoint_every;
+  if (best_step_ == position_.step || (every > 0 && position_.step % every == 0)) save();
 }
 
-/// What no row and no line has said yet of a run that --max-steps or --max-time ends, or that is short.
+/// What no row and no line has said yet of a run that --max-steps or --max-time ends, or that is
+/// short. See Note [Rows of an end].
 void Trainer::end_inside_epoch() {
-  if (position_.step == started_after_) return;  // an earlier process has said it
-  if (position_.samples > 0 && validated_ != position_.step)
-    log_.note(epoch_line(plan_, position_, epoch_meter_.metrics(), {}, scaler()));
-  if (position_.step < plan_.options.log_every && !window_meter_.empty())
+  if (ended_at_ != position_.step) {  // else an earlier process has said it
+    ended_at_ = position_.step;
+    tell_end_inside_epoch();
+    if (position_.samples > 0 && validated_ != position_.step && !is_validated_after_step())
+      log_.note(epoch_line(plan_, position_, epoch_meter_.metrics(), {}, scaler()));
+  }
+  const bool has_row = position_.step == started_after_ && log_.has_train_row();
+  if (position_.step < plan_.options.log_every && !window_meter_.empty() && !has_row)
     write_train_row(optimizer().lr());
 }
 
 /// Who judges the run by its epochs is told of one that --max-steps has cut short.
 void Trainer::tell_end_inside_epoch() {
-  if (position_.samples == 0 || position_.step == started_after_) return;
+  if (position_.samples == 0) return;
   if (!from_first_rank(group_, static_cast<bool>(callbacks_.ended_inside_epoch))) return;
   EpochEnd end{.epoch = position_.epoch + 1, .train = epoch_meter_.metrics()};
-  if (is_validated()) end.validation = validated_ == position_.step ? validation_ : validate();
+  if (is_validated()) end.validation = validation_to_tell();
   save();
   on_first_rank(group_, [&] {
     end.checkpoint = writer_->wait();
@@ -125,18 +128,32 @@ void Trainer::check_hooks() {
   throw *failure;
 }
 
-/// Scores the weights as they are, which may be the best so far.
-Metrics Trainer::validate() {
+/// Of the weights as they are, with a row and a line.
+Metrics Trainer::score() {
   hear_all();
   check_weights();
   const Evaluation seen = evaluate_split(data_.validation, Phase::kValidate);
   log_.evaluated("validate", position_, seen.metrics);
   divergence_.check_evaluation(seen, Phase::kValidate, here());
   log_.note(epoch_line(plan_, position_, epoch_meter_.metrics(), seen.metrics, scaler()));
-  if (best_.after_epoch(seen.metrics[plan_.monitored])) best_step_ = position_.step;
   validated_ = position_.step;
   validation_ = seen.metrics;
   return seen.metrics;
+}
+
+/// Scores the weights, which may be the best so far.
+Metrics Trainer::validate() {
+  const Metrics metrics = score();
+  if (best_.after_epoch(metrics[plan_.monitored])) best_step_ = position_.step;
+  return metrics;
+}
+
+/// Which epoch was the best and whether patience is at its end do not hang on it: the run ends as one
+/// that nobody judges, and one that goes on has made no such validation.
+Metrics Trainer::validation_to_tell() {
+  if (validated_ == position_.step) return validation_;
+  if (!is_validated_after_step()) return score();
+  return evaluate_split(data_.validation, Phase::kValidate).metrics;  // its row is there
 }
 
 Trainer::Step Trainer::end_epoch() {

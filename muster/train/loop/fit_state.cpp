@@ -24,6 +24,8 @@ void append(tensor::NamedTensorList own, tensor::NamedTensorList& all) {
 
 constexpr const char* kGuardKey = "memory";    // of a run with --on-oom split
 constexpr const char* kTimeKey = "elapsed_s";  // of a run with --max-time
+constexpr const char* kEndedKey = "ended_at";  // of an end that is said: its step
+constexpr const char* kLastKey = "last_step";  // what a row has of it
 constexpr const char* kDeviceKey = "device";   // kind of device of a checkpoint; none: the CPU
 
 std::string other_device_line(const std::string& before, const std::string& now) {
@@ -54,6 +56,8 @@ void Trainer::restore(const Checkpoint& checkpoint) {
   best_.load_state(checkpoint.loop.at("best"));
   if (checkpoint.loop.contains("task")) task_->load_state(checkpoint.loop.at("task"));
   best_step_ = checkpoint.best_step;
+  ended_at_ = checkpoint.loop.value(kEndedKey, int64_t{-1});
+  load_last_step(checkpoint.loop.value(kLastKey, Json::object()));
   const std::string kind = c10::DeviceTypeName(device_.type(), /*lower_case=*/true);
   const std::string before = checkpoint.loop.value(kDeviceKey, std::string("cpu"));
   restore_generator(generator_, checkpoint, group_, plan_.options.seed, kind == before);
@@ -67,6 +71,18 @@ void Trainer::restore(const Checkpoint& checkpoint) {
   }
   before_s_ = checkpoint.loop.value(kTimeKey, 0.0);
   last_saved_ = started_after_ = position_.step;
+}
+
+/// What a row of the last step has, that the next process may have to write.
+Json Trainer::last_step() const {
+  Json last = {{"lr", optimizer().lr()}};
+  if (gradient_norm_) last["gradient_norm"] = *gradient_norm_;
+  return last;
+}
+
+void Trainer::load_last_step(const Json& last) {
+  if (last.contains("lr")) optimizer().set_lr(last.at("lr").get<double>());
+  if (last.contains("gradient_norm")) gradient_norm_ = last.at("gradient_norm").get<double>();
 }
 
 /// Whole on rank 0; the other ranks may have less. Collective where a strategy shards weights.
@@ -201,7 +217,9 @@ void Trainer::save() {
                  {"scaler", scaler_state()},
                  {"best", best_.state()},
                  {"task_name", task_->name()},
-                 {"task", std::move(of_task)}};
+                 {"task", std::move(of_task)},
+                 {kLastKey, last_step()}};
+    if (ended_at_ == position_.step) loop[kEndedKey] = ended_at_;
     if (!groups_->record().is_null()) loop["groups"] = groups_->record();
     if (Json own = parts_[0]->strategy().record(); !own.is_null())
       loop[kStrategyKey] = std::move(own);

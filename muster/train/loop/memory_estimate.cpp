@@ -221,7 +221,7 @@ std::string memory_outlook(std::unique_ptr<Task> task, const FitData& data, cons
   } catch (const std::exception& error) {
     // The run is to say it, if it meets it.
     const std::string_view words = error.what();
-    return concat("not estimated: ", words.substr(0, words.find('\n')));
+    return concat("not estimated: ", first_line(words));
   }
 }
 

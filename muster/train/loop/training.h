@@ -121,11 +121,13 @@ class Trainer {
   bool passes_time_limit() const;
   bool is_complete() const;
   bool finished() const;
+  /// Interrupted in an epoch's last step, whose end comes with the resume, also where the run's does.
+  bool owes_epoch_end() const { return position_.samples >= plan_.samples_per_epoch; }
   torch::nn::Module& module() { return *module_; }
   optim::Optimizer& optimizer() const { return parts_[0]->optimizer(); }
   StepContext context(Phase phase, size_t part = 0) const;
   void open_folder();
-  track::EndRow earlier_end_row() const;
+  track::EndRows earlier_end_rows() const;
   void make_task(const TaskMaker& make);
   void make_groups();
   void make_parts();
@@ -154,6 +156,8 @@ class Trainer {
                   int64_t batches,
                   const std::function<Share(int64_t)>& share);
   std::shared_ptr<void> turn_of(size_t part);
+  Json last_step() const;
+  void load_last_step(const Json& last);
   Json scaler_state() const;
   void load_scalers(const Json& state);
   void load_hooks(const Checkpoint& checkpoint);
@@ -203,10 +207,18 @@ class Trainer {
   bool is_validated_now() const {
     return is_validated() && (position_.epoch + 1) % plan_.options.check_val_every_n_epoch == 0;
   }
+  /// Whether val_check_interval has one after the step that was just made, inside the epoch.
+  bool is_validated_after_step() const {
+    const int64_t interval = plan_.options.val_check_interval;
+    return is_validated_now() && !owes_epoch_end() && interval > 0 &&
+           step_in_epoch() % interval == 0;
+  }
   void try_validation();
   EvaluateOptions evaluate_options(Phase phase);
   void end_inside_epoch();
   void tell_end_inside_epoch();
+  Metrics validation_to_tell();
+  Metrics score();
   Metrics validate();
   Step end_epoch();
   Evaluation evaluate_split(const std::shared_ptr<const data::Dataset>& split, Phase phase);
@@ -271,6 +283,7 @@ class Trainer {
   Metrics validation_;         // that one
   int64_t last_saved_ = -1;
   int64_t started_after_ = 0;  // the step that this process goes on from
+  int64_t ended_at_ = -1;      // where the run's end was said
   int64_t checked_ = -1;       // the step whose weights are known to be finite
 };
 

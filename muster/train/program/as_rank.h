@@ -26,7 +26,7 @@ int as_rank(Command&& command) {
     return in_torch_words(std::forward<Command>(command));
   } catch (const Error& error) {
     const std::string what = error.what();
-    distributed::end_before_meeting(what.substr(0, what.find('\n')));
+    distributed::end_before_meeting(first_line(what));
     distributed::let_others_hear();
     throw;
   }

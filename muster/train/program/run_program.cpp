@@ -199,7 +199,7 @@ std::string hindrance(const fs::path& output) {
     return "";
   } catch (const Error& error) {
     const std::string text = error.what();
-    return text.substr(0, text.find('\n'));  // without the hint
+    return first_line(text);  // without the hint
   }
 }
 

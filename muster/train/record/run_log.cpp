@@ -48,16 +48,20 @@ RunLog::RunLog(const FitPlan& plan,
                const FitCallbacks& callbacks)
     : plan_(plan), callbacks_(callbacks), output_(output), is_first_(is_first) {}
 
-void RunLog::open(int64_t resumed_after,
-                  const std::vector<Metric>& metrics,
-                  track::EndRow end_row) {
+void RunLog::open(int64_t resumed_after, const std::vector<Metric>& metrics, track::EndRows ends) {
   if (!is_first_) return;
   write_file_atomic(output_ / "config.json", json_text(plan_.record, 2) + '\n');
-  metrics_.emplace(output_, resumed_after, columns_of(metrics), end_row);
+  metrics_.emplace(output_, resumed_after, columns_of(metrics), ends);
   for (const std::string& line : metrics_->damage()) note(line);
-  if (resumed_after >= 0) count_before(seconds_in(track::read_metrics(output_)));
   if (plan_.options.tensorboard != "off") open_tensorboard(resumed_after, metrics);
   pictures_due_ = plan_.options.tensorboard == "all";
+}
+
+void RunLog::count_rows_before(int64_t step) {
+  const std::filesystem::path file = output_ / "metrics.jsonl";
+  if (!is_first_ || !std::filesystem::exists(file)) return;
+  const std::string kept = track::metrics_rows_until(read_file(file), step, file.string()).text;
+  count_before(seconds_in(track::parse_metrics(kept, file.string())));
 }
 
 /// Readers purge by step alone. So that rows of an end at the very step, which are made again, go too,

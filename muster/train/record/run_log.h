@@ -31,11 +31,16 @@ class RunLog {
 
   /// Writes config.json and opens the other files, before the first step. `resumed_after`: the step
   /// of the checkpoint that the run goes on from, -1 for a new run; rows of metrics and events
-  /// beyond it are dropped, and its `end_row` if that goes. `metrics` are the task's.
-  void open(int64_t resumed_after, const std::vector<Metric>& metrics, track::EndRow end_row);
+  /// beyond it are dropped, and its rows of `ends`. `metrics` are the task's.
+  void open(int64_t resumed_after, const std::vector<Metric>& metrics, track::EndRows ends);
 
   /// Earlier processes worked so long on the run, which their last rows may not tell.
   void count_before(double seconds) { before_s_ = std::max(before_s_, seconds); }
+  /// The same, by what their rows up to this step tell. Before open().
+  void count_rows_before(int64_t step);
+
+  /// Once open: an earlier process wrote a row of `train` at the step that the run goes on from.
+  bool has_train_row() const { return metrics_ && metrics_->has_train_row(); }
 
   /// Training in an epoch begins or goes on: epoch_s of the rows counts from here.
   void begin_epoch() { epoch_start_ = Clock::now(); }

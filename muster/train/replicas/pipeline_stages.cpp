@@ -34,14 +34,6 @@ double bubble_of(const std::vector<StageAccount>& stages) {
 
 }  // namespace
 
-std::string time_text(double seconds) {
-  if (!(seconds >= 0 && seconds < 59.95)) return human_duration(seconds);
-  const bool is_short = seconds < 0.9995;
-  const double value = is_short ? 1e3 * seconds : seconds;
-  const int digits = value < 0.9995 ? 3 : value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
-  return concat(fixed(value, digits), is_short ? " ms" : " s");
-}
-
 std::vector<StageAccount> predicted_stages(const pipeline::PipelinePlan& plan) {
   const auto lists = pipeline::make_schedule(plan.schedule, plan.sizes).lists;
   const pipeline::Timeline step = pipeline::Simulator(lists).run(plan.stages);

@@ -22,9 +22,6 @@ struct StageAccount {
   bool operator==(const StageAccount&) const = default;
 };
 
-/// Of a step or an action, three digits: "9.31 ms", "1.25 s", and "3m07s".
-std::string time_text(double seconds);
-
 /// By stage, as the plan's simulated step has it.
 std::vector<StageAccount> predicted_stages(const pipeline::PipelinePlan& plan);
 

@@ -45,7 +45,7 @@ std::string error_of_json(std::string_view text) {
     const Json& error = json.at("error");
     if (!error.is_object() || !error.contains("text") || !error["text"].is_string()) return "";
     const auto words = error["text"].get<std::string>();
-    return words.substr(0, words.find('\n'));
+    return first_line(words);
   } catch (const Error&) {
     return "";
   }

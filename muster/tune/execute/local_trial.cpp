@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "muster/base/duration.h"
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/launch/process/program.h"
@@ -25,8 +26,7 @@ constexpr size_t kLastLineBytes = 500;
 constexpr double kReapS = 5;
 
 std::optional<TuneClock::time_point> after(double seconds) {
-  return TuneClock::now() + std::chrono::duration_cast<TuneClock::duration>(
-                                std::chrono::duration<double>(std::min(seconds, 1e9)));
+  return TuneClock::now() + bounded_wait(seconds);
 }
 
 int64_t now_ms() {

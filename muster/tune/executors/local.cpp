@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "muster/base/duration.h"
 #include "muster/base/error.h"
 #include "muster/base/file.h"
 #include "muster/base/host.h"
@@ -362,10 +363,7 @@ void LocalExecutor::pass_time(double timeout_s) {
 }
 
 std::vector<ExecutorEvent> LocalExecutor::wait(double timeout_s) {
-  constexpr double kLongestS = 1e9;  // the clock counts nanoseconds, and would overflow
-  const auto until =
-      TuneClock::now() + std::chrono::duration_cast<TuneClock::duration>(
-                             std::chrono::duration<double>(std::clamp(timeout_s, 0.0, kLongestS)));
+  const auto until = TuneClock::now() + bounded_wait(timeout_s);
   finish_ended();  // an answer may have been what it waited for
   // At least once, for the deadlines, also if events are left of the last time.
   for (double left = events_.empty() ? timeout_s : 0;;) {

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <memory>
 
 #include <dlfcn.h>
 #include <sched.h>
 
 #include "muster/base/cgroup.h"
+#include "muster/base/host_memory.h"
+#include "muster/base/kernel_file.h"
 #include "muster/base/text.h"
 
 namespace muster::tune {
@@ -25,16 +26,6 @@ double allowed_cpus() {
       return std::max(1, CPU_COUNT_S(size, set.get()));
   }
   return 1;
-}
-
-/// "MemTotal:       16384256 kB" of /proc/meminfo; 0 if it is not there.
-uint64_t memory_of(const std::filesystem::path& root) {
-  std::ifstream file(root / "proc/meminfo");
-  std::string name, unit;
-  for (uint64_t kib = 0; file >> name >> kib; std::getline(file, unit)) {
-    if (name == "MemTotal:") return kib * 1024;
-  }
-  return 0;
 }
 
 // The parts of nvml.h that are used: its types are pointers, ints and char arrays.
@@ -98,7 +89,9 @@ std::vector<std::string> visible_devices(const std::vector<std::string>& uuids,
 }
 
 Machine machine_from(const MachineSources& sources) {
-  Machine machine{.cpu = allowed_cpus(), .memory_bytes = memory_of(sources.root)};
+  const std::string meminfo = read_kernel_file(sources.root / "proc/meminfo").value_or("");
+  Machine machine{.cpu = allowed_cpus(),
+                  .memory_bytes = meminfo_bytes(meminfo, "MemTotal:").value_or(0)};
   if (const auto quota = cgroup_cpus(sources.root)) machine.cpu = std::min(machine.cpu, *quota);
   if (const auto limit = cgroup_memory(sources.root))
     machine.memory_bytes =

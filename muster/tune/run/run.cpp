@@ -12,6 +12,7 @@
 
 #include <signal.h>
 
+#include "muster/base/duration.h"
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/tune/machine/resources.h"
@@ -280,9 +281,7 @@ class FunctionTrials {
     double seconds = until_s > 0 ? until_s - study_.now_s() : kLongestWaitS;
     if (spec_.time_budget_s > 0) seconds = std::min(seconds, budget_end_s_ - study_.now_s());
     if (!spec_.storage.empty()) seconds = std::min(seconds, kLookS);  // others may have been told
-    changed_.wait_for(lock, std::chrono::duration<double>(std::max(seconds, 0.0)), [&] {
-      return changes_ != seen || error_;
-    });
+    changed_.wait_for(lock, bounded_wait(seconds), [&] { return changes_ != seen || error_; });
   }
 
   void run_job(Job& job) {

@@ -3,8 +3,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "muster/base/error.h"
+#include "muster/base/kernel_file.h"
+#include "muster/base/text.h"
 #include "muster/data/datasets/synthetic.h"
 
 #include "tests/support/error_of.h"
@@ -17,6 +21,27 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
+
+constexpr int64_t kMib = int64_t{1} << 20;
+
+/// While it lives, `ulimit -v` lets this process map so much more than it has mapped.
+class FewAddresses {
+ public:
+  explicit FewAddresses(int64_t more) {
+    const std::string statm = read_kernel_file("/proc/self/statm").value_or("");
+    const int64_t pages = to_int(statm.substr(0, statm.find(' '))).value_or(0);
+    ::getrlimit(RLIMIT_AS, &before_);
+    const rlimit limit{static_cast<rlim_t>(pages * ::sysconf(_SC_PAGESIZE) + more),
+                       before_.rlim_max};
+    ::setrlimit(RLIMIT_AS, &limit);
+  }
+  ~FewAddresses() { ::setrlimit(RLIMIT_AS, &before_); }
+  FewAddresses(const FewAddresses&) = delete;
+  FewAddresses& operator=(const FewAddresses&) = delete;
+
+ private:
+  rlimit before_{};
+};
 
 TEST(Datasets, AreListedWithHelp) {
   EXPECT_THAT(datasets().names(), IsSupersetOf({"cifar10", "folder", "mnist", "tar", "text"}));
@@ -107,6 +132,15 @@ TEST(Synthetic, RefusesASplitThatMemoryHasNoRoomFor) {
               }),
               AllOf(HasSubstr("\"test_samples\""), HasSubstr("need more than 16384 PiB")));
   EXPECT_EQ(make_synthetic({.samples = 2'000'000'000, .test_samples = 3}, Split::kTest)->size(), 3);
+}
+
+// The machine has the memory.
+TEST(Synthetic, RefusesASplitThatTheLimitOfAddressesHasNoRoomFor) {
+  const FewAddresses limit(64 * kMib);
+  EXPECT_THAT(
+      refusal_of([] { make_synthetic({.samples = 256 * kMib / 1032, .size = 32}, Split::kTrain); }),
+      AllOf(HasSubstr("samples of 1032 bytes lie in memory, of which "),
+            HasSubstr(" is free, and so many need 256 MiB")));
 }
 
 TEST(Synthetic, RefusesSizesThatMakeNoSense) {

@@ -198,6 +198,127 @@ TEST(ResumedRun, KeepsTheRowThatWasDueWhereTheRunHadEnded) {
   EXPECT_EQ(rows_but_times(folder.path()), rows_but_times(whole.path()));
 }
 
+void expect_same_records(const fs::path& run, const fs::path& want) {
+  EXPECT_EQ(rows_but_times(run), rows_but_times(want));
+  auto points = test::tensorboard_points(run / "tensorboard");
+  auto want_points = test::tensorboard_points(want / "tensorboard");
+  for (const char* tag :
+       {"train/loss", "train/lr", "train/gradient_norm", "validate/loss", "test/loss"})
+    EXPECT_EQ(points[tag], want_points[tag]) << tag;
+}
+
+/// Of a run with fewer steps than --log-every, whose rows say something of the last step.
+train::TrainOptions seldom_logged() {
+  train::TrainOptions options = small_mlp();
+  options.log_every = 50;
+  options.gradient_clip_val = 1;
+  options.lr_schedule = "cosine";
+  return options;
+}
+
+// No step is left for it: what the process before owes is written all the same.
+TEST(ResumedRun, HasTheRowsOfOneThatWasNotInterruptedInTheLastStep) {
+  for (const int64_t max_steps : {int64_t{0}, kEpochSteps, int64_t{5}}) {
+    train::TrainOptions options = seldom_logged();
+    options.max_steps = max_steps;
+    const int64_t steps = max_steps > 0 ? max_steps : 2 * kEpochSteps;
+    const test::Folder whole, folder;
+    const Noted want = run_noted(options, whole.path());
+    const Noted first = run_noted(options, folder.path(), {}, steps);
+    EXPECT_TRUE(first.result.interrupted);
+    EXPECT_EQ(first.result.steps, steps);
+    const Noted last = run_noted(options, folder.path(), folder.path());
+    EXPECT_FALSE(last.result.interrupted);
+    EXPECT_EQ(last.result.steps, steps);
+    const auto epoch = [&](const std::string& note) { return note.starts_with("epoch "); };
+    std::vector<std::string> lines = first.notes;
+    lines.insert(lines.end(), last.notes.begin(), last.notes.end());
+    EXPECT_EQ(std::ranges::count_if(lines, epoch), std::ranges::count_if(want.notes, epoch));
+    expect_same_records(folder.path(), whole.path());
+    run_noted(options, folder.path(), folder.path());  // has nothing to make
+    expect_same_records(folder.path(), whole.path());
+    EXPECT_EQ(model_bytes(folder.path()), model_bytes(whole.path()));
+  }
+}
+
+struct Told {
+  bool interrupted = false;
+  std::vector<train::EpochEnd> ends;  // inside an epoch
+};
+
+/// As a trial, which is told of an end inside an epoch.
+Told run_told(const train::TrainOptions& options,
+              const fs::path& output,
+              const std::optional<fs::path>& resume = {},
+              int64_t stop_after = 0) {
+  const train::TrainData data = train::open_data(options.data, {});
+  const train::TrainPlan plan =
+      train::resolve(options, {.cores = 2, .intraop_threads = 1}, *data.train, *data.test);
+  std::optional<train::Checkpoint> from;
+  if (resume) from = train::load_checkpoint(*resume);
+  Told told;
+  int64_t asked = 0;
+  train::FitCallbacks callbacks;
+  callbacks.stop_requested = [&] { return stop_after > 0 && ++asked >= stop_after; };
+  callbacks.ended_inside_epoch = [&](const train::EpochEnd& end) { told.ends.push_back(end); };
+  testing::run_ranks(1, [&](distributed::ProcessGroup group) {
+    told.interrupted = train::train(plan, data, group, output, from, callbacks).interrupted;
+  });
+  return told;
+}
+
+Json state_of(const fs::path& run) { return train::load_checkpoint(run).loop; }
+
+// The validation was made to tell of the end; a run that never ended there makes none.
+TEST(ResumedRun, HasNoValidationOfAnEndInsideAnEpochBehindWhichItGoesOn) {
+  train::TrainOptions options = seldom_logged();
+  options.lr_schedule = "constant";
+  options.monitor = "validate_loss";
+  options.patience = 2;
+  options.min_delta = 100;  // only the first one is better than none
+  options.epochs = 4;
+  train::TrainOptions short_run = options;
+  short_run.max_steps = 5;
+  const test::Folder whole, folder;
+  EXPECT_TRUE(run_told(options, whole.path()).ends.empty());
+  const Told told = run_told(short_run, folder.path());
+  ASSERT_EQ(told.ends.size(), 1U);
+  EXPECT_NE(told.ends[0].validation.find("loss"), nullptr);
+  const std::string at_its_end = rows_but_times(folder.path());
+  EXPECT_THAT(at_its_end, HasSubstr("5,1,validate,"));
+  EXPECT_TRUE(run_told(short_run, folder.path(), folder.path()).ends.empty());
+  EXPECT_EQ(rows_but_times(folder.path()), at_its_end);
+  EXPECT_TRUE(run_told(options, folder.path(), folder.path()).ends.empty());
+  expect_same_records(folder.path(), whole.path());
+  EXPECT_EQ(state_of(folder.path()), state_of(whole.path()));
+  EXPECT_EQ(read_file(folder.path() / "best"), read_file(whole.path() / "best"));
+}
+
+// By val_check_interval it is due after that very step: it has one row, also where the run goes on.
+TEST(ResumedRun, TellsOfItsEndThoughItWasInterruptedInTheLastStep) {
+  for (const int64_t interval : {0, 5}) {
+    train::TrainOptions options = seldom_logged();
+    options.lr_schedule = "constant";
+    options.max_steps = 5;
+    options.val_check_interval = interval;
+    const test::Folder whole, folder;
+    const Told want = run_told(options, whole.path());
+    ASSERT_EQ(want.ends.size(), 1U);
+    EXPECT_TRUE(run_told(options, folder.path(), {}, 5).interrupted);
+    const Told told = run_told(options, folder.path(), folder.path());
+    ASSERT_EQ(told.ends.size(), 1U);
+    EXPECT_EQ(told.ends[0].epoch, 1);
+    EXPECT_EQ(told.ends[0].validation.items(), want.ends[0].validation.items());
+    EXPECT_EQ(told.ends[0].train.items(), want.ends[0].train.items());
+    expect_same_records(folder.path(), whole.path());
+    options.max_steps = 8;
+    const test::Folder longer;
+    run_told(options, longer.path());
+    run_told(options, folder.path(), folder.path());
+    expect_same_records(folder.path(), longer.path());
+  }
+}
+
 TEST(ResumedRun, DamagedRowsAreNamedAndTheRunEndsWithItsResult) {
   const train::TrainOptions options = small_mlp();
   const test::Folder folder;

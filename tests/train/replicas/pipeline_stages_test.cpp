@@ -119,17 +119,6 @@ TEST(PipelineStages, AreToldSideBySide) {
   EXPECT_THAT(stage_lines({}, {}), IsEmpty());
 }
 
-TEST(PipelineStages, TakeTimesOfThreeDigits) {
-  EXPECT_EQ(time_text(0.00931), "9.31 ms");
-  EXPECT_EQ(time_text(0.0003), "0.300 ms");
-  EXPECT_EQ(time_text(0.009996), "10.0 ms");
-  EXPECT_EQ(time_text(0.0123), "12.3 ms");
-  EXPECT_EQ(time_text(0.123), "123 ms");
-  EXPECT_EQ(time_text(0.9996), "1.00 s");
-  EXPECT_EQ(time_text(12.34), "12.3 s");
-  EXPECT_EQ(time_text(187), "3m07s");
-}
-
 // Of another cut, and of other units that run again, it says nothing.
 TEST(PipelineStages, AreOfTheTreatmentOfTheirCut) {
   PipelineCut cut{.first_block = {0, 2}, .schedule = "1f1b", .micro_batches = 8};
