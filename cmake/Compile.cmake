@@ -69,6 +69,14 @@ target_compile_options(muster_quick_compile INTERFACE $<$<CONFIG:Release>:-O0>)
 if(MUSTER_SANITIZE)
   target_compile_options(muster_quick_compile INTERFACE -O0)
 endif()
+if(MUSTER_SANITIZE MATCHES address)
+  # A third of what a test's source costs: a null pointer that a test reads through ends it in any case, x86 reads what is not
+  # aligned, and what inputs reach in the tests themselves no fuzzer asks.
+  target_compile_options(muster_quick_compile INTERFACE -fno-sanitize=null,alignment)
+  if(MUSTER_SANITIZE MATCHES fuzzer)
+    target_compile_options(muster_quick_compile INTERFACE -fno-sanitize=fuzzer-no-link)
+  endif()
+endif()
 
 # For code that is glue: around LibTorch's kernels, and the command line (16 sources: 45 s of CPU instead of 53).
 add_library(muster_glue_compile INTERFACE)
