@@ -21,7 +21,7 @@ struct PipelineStrategyOptions {
   int64_t micro_batches = 4;
   std::string split = "auto";
   std::string gantt;
-  double timeout = 0;
+  double timeout = 0, stall_timeout = 0;
 };
 
 /// Of `split` and of `schedule`.
