@@ -161,6 +161,11 @@ class ProcessGroup {
   /// the first: what a launcher calls it.
   int world_rank(int rank) const;
 
+  /// This rank takes part in nothing of the group any more, nor of those that are made from it, because
+  /// of `why`, its own error: whoever waits for it there gets an error, now or when it has dropped its
+  /// handles, which comes next. Groups that this one was made from go on. Not collective.
+  void leave(const std::string& why) const;
+
   /// Rank `rank`, which goes on until it ends of it by itself, has told this one why it failed, and
   /// this one throws `what` because of that: a launcher takes its end for a consequence. Nothing
   /// happens where the ranks are threads. See Note [Who was first] in
