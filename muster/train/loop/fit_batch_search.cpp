@@ -112,6 +112,7 @@ class BatchMeasure {
     detail::ProbeSeen seen;
     bool failed = false;
     bool has_left = false;  // the probes' group
+    std::chrono::system_clock::time_point failed_at;
     std::optional<LeastMemory> least;
   };
 
@@ -152,6 +153,7 @@ class BatchMeasure {
       made.failed = trainer && trainer->memory_ran_out();
       if (!made.failed) {
         made.has_left = true;
+        made.failed_at = std::chrono::system_clock::now();
         if (group_.world_size() > 1) group->leave(tensor::what_of(std::current_exception()));
         throw;
       }
@@ -162,22 +164,36 @@ class BatchMeasure {
   }
 
   /// A probe fits where it fits on all ranks: memory may run out on one of them alone, and anywhere: for
-  /// the batch itself, in the optimizer, before the first step. Another error is thrown.
+  /// the batch itself, in the optimizer, before the first step. Another error is thrown; of several the
+  /// first in time is the cause, and what those say that heard of it comes second.
   void agree(const std::exception_ptr& error, Attempt& made) {
     if (error) made.failed = memory::is_oom(error) || is_oom_of_first_rank(error);
-    enum Field : int64_t { kRanOut, kFailed, kLeft, kKnowsNoLeast };
+    const double earliness =
+        error ? -std::chrono::duration<double>(made.failed_at.time_since_epoch()).count()
+              : -std::numeric_limits<double>::max();
+    enum Field : int64_t { kRanOut, kFailed, kLeft, kKnowsNoLeast, kEarliest };
     const std::vector<double> all = greatest(group_,
                                              {made.failed ? 1.0 : 0.0,
                                               error ? 1.0 : 0.0,
                                               made.has_left ? 1.0 : 0.0,
-                                              made.least ? 0.0 : 1.0});
+                                              made.least ? 0.0 : 1.0,
+                                              earliness});
     if (all[kLeft] > 0) group_of_probes_.reset();
     if (all[kKnowsNoLeast] > 0) made.least.reset();
     made.failed = all[kRanOut] > 0;
     if (made.failed || all[kFailed] == 0) return;
-    if (error) std::rethrow_exception(error);
-    throw environment_error(
-        {.refused = "the search for a batch size", .rule = "another rank failed"});
+    const int ranks = group_.world_size();
+    const bool is_cause = error && earliness == all[kEarliest];
+    const int cause =
+        ranks - static_cast<int>(greatest(group_, {is_cause ? ranks - group_.rank() : 0.0})[0]);
+    if (is_cause) std::rethrow_exception(error);
+    const std::exception_ptr told =
+        error ? error
+              : std::make_exception_ptr(
+                    environment_error({.refused = "the search for a batch size",
+                                       .rule = concat("rank ", cause, " failed in a probe")}));
+    group_.note_told_failure(cause, tensor::what_of(told));
+    std::rethrow_exception(told);
   }
 
   void give_back() const {
