@@ -14,7 +14,8 @@ namespace {
 std::string label_of(const ShardedParameters& part, size_t bucket, const ShardedUnits* units) {
   const std::string unit = units == nullptr ? "" : units->name(part.unit(bucket));
   if (!unit.empty()) return unit;
-  const std::string& first = part.parameters()[part.layout(bucket).parameters[0]].first;
+  // A bucket has the module's last parameter first.
+  const std::string& first = part.parameters()[part.layout(bucket).parameters.back()].first;
   return first.substr(0, first.rfind('.'));
 }
 
