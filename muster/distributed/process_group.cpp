@@ -11,6 +11,7 @@
 #include "muster/distributed/meet/choose_backend.h"
 #include "muster/distributed/meet/host.h"
 #include "muster/distributed/meet/timeout.h"
+#include "muster/distributed/own_failure.h"
 #include "muster/distributed/thread/thread_groups.h"
 #include "muster/distributed/thread/told_failure.h"
 #include "muster/tensor/vector_math.h"
@@ -39,6 +40,11 @@ at::Device ProcessGroup::host_device() const {
   for (const at::Device kind : c10d()->getDeviceTypes())
     if (kind.is_cpu()) return at::kCPU;
   return device();
+}
+
+void ProcessGroup::leave(const std::string& why) const {
+  record_failure(*this, why);
+  if (state_->made_from.exchange) state_->made_from.exchange->leave(rank(), why);
 }
 
 void ProcessGroup::note_told_failure(int rank, const std::string& what) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -98,7 +99,8 @@ class ProcessGroup {
   void broadcast(at::Tensor tensor, int root = 0) const;
   Work broadcast_async(at::Tensor tensor, int root = 0) const;
   /// [world_size, …] of the ranks' tensors, which have one shape and dtype.
-  at::Tensor all_gather(const at::Tensor& tensor) const;
+  /// `timeout`: of this call; 0: the group's.
+  at::Tensor all_gather(const at::Tensor& tensor, std::chrono::milliseconds timeout = {}) const;
   Work all_gather_async(const at::Tensor& tensor) const;
   /// The same on the root alone; undefined on the others.
   at::Tensor gather(const at::Tensor& tensor, int root = 0) const;
@@ -159,6 +161,11 @@ class ProcessGroup {
   /// the first: what a launcher calls it.
   int world_rank(int rank) const;
 
+  /// This rank takes part in nothing of the group any more, nor of those that are made from it, because
+  /// of `why`, its own error: whoever waits for it there gets an error, now or when it has dropped its
+  /// handles, which comes next. Groups that this one was made from go on. Not collective.
+  void leave(const std::string& why) const;
+
   /// Rank `rank`, which goes on until it ends of it by itself, has told this one why it failed, and
   /// this one throws `what` because of that: a launcher takes its end for a consequence. Nothing
   /// happens where the ranks are threads. See Note [Who was first] in
@@ -208,7 +215,21 @@ class ThreadWorld {
   /// Runs `rank_main` on a thread per rank and joins them all; operators use `intraop_threads` in each, and a
   /// backward stays on its rank's thread, so that ranks may share a device. A rank that throws leaves: who waits
   /// for it gets an error. The first error in time is rethrown, with its rank.
-  void run(const std::function<void(ProcessGroup group)>& rank_main, int intraop_threads = 1) const;
+  void run(const std::function<void(ProcessGroup group)>& rank_main,
+           int intraop_threads = 1) const {
+    run(rank_main, intraop_threads, Overdue());
+  }
+
+  /// A thread that does not end cannot be ended. `tell` hears of ranks that have not ended `patience`
+  /// after the first one threw, and of the error that run() would throw, once, on the caller's thread;
+  /// when it returns, run() waits on. A program ends its process there.
+  struct Overdue {
+    std::chrono::milliseconds patience = std::chrono::seconds(30);
+    std::function<void(const std::vector<int>& ranks, const std::exception_ptr& error)> tell = {};
+  };
+  void run(const std::function<void(ProcessGroup group)>& rank_main,
+           int intraop_threads,
+           const Overdue& overdue) const;
 
   /// The rank ended (`why` empty) or failed. Whoever waits for it gets an error that names it.
   void leave(int rank, const std::string& why) const;

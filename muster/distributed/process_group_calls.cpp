@@ -15,6 +15,7 @@
 #include "muster/distributed/call/sparse_allreduce.h"
 #include "muster/distributed/group_checks.h"
 #include "muster/distributed/group_parts.h"
+#include "muster/distributed/meet/timeout.h"
 #include "muster/distributed/single_tensor.h"
 
 namespace muster::distributed {
@@ -103,12 +104,14 @@ struct Caller {
     return in_place(std::move(work), tensor, tensors[0]);
   }
 
-  Work all_gather(const at::Tensor& tensor) const {
+  Work all_gather(const at::Tensor& tensor, std::chrono::milliseconds timeout = {}) const {
     check_movable(group, "all_gather", tensor, /*written=*/false);
     const at::Tensor all = rows_like(tensor, group.getSize());
     Tensors inputs{plain(tensor)};
     std::vector<Tensors> outputs{all.unbind(0)};
-    auto work = group.allgather(outputs, inputs, call_options<c10d::AllgatherOptions>(async));
+    auto options = call_options<c10d::AllgatherOptions>(async);
+    if (timeout.count() > 0) options.timeout = std::min(timeout, kLongestWait);
+    auto work = group.allgather(outputs, inputs, options);
     return keeping(std::move(work), all, std::move(inputs));
   }
 
@@ -259,8 +262,9 @@ Work ProcessGroup::broadcast_async(at::Tensor tensor, int root) const {
   return Caller{*state_->group, true}.broadcast(tensor, root);
 }
 
-at::Tensor ProcessGroup::all_gather(const at::Tensor& tensor) const {
-  return Caller{*state_->group, false}.all_gather(tensor).wait();
+at::Tensor ProcessGroup::all_gather(const at::Tensor& tensor,
+                                    std::chrono::milliseconds timeout) const {
+  return Caller{*state_->group, false}.all_gather(tensor, timeout).wait();
 }
 Work ProcessGroup::all_gather_async(const at::Tensor& tensor) const {
   return Caller{*state_->group, true}.all_gather(tensor);

@@ -1,7 +1,9 @@
 // ThreadWorld::run: a thread per rank.
+#include <condition_variable>
 #include <exception>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -40,12 +42,15 @@ std::exception_ptr error_of_rank(int rank) {
 }  // namespace
 
 void ThreadWorld::run(const std::function<void(ProcessGroup)>& rank_main,
-                      int intraop_threads) const {
+                      int intraop_threads,
+                      const Overdue& overdue) const {
   exchange_
       ->shared<ThreadGroups>("groups", [&] { return std::make_shared<ThreadGroups>(world_size()); })
       ->begin_again();
-  std::mutex mutex;
+  std::mutex mutex;  // of all that follows
+  std::condition_variable changed;
   std::exception_ptr first, first_told;
+  std::set<int> running;
   const auto play = [&](int rank) {
     tensor::set_own_intraop_threads(intraop_threads);
     // LibTorch's engine has one thread for each device, in which the backwards of ranks that share it
@@ -67,14 +72,31 @@ void ThreadWorld::run(const std::function<void(ProcessGroup)>& rank_main,
         const std::lock_guard lock(mutex);
         std::exception_ptr& kept = was_told ? first_told : first;
         if (!kept) kept = error;
+        changed.notify_all();
       }
       if (mine) record_failure(*mine, tensor::what_of(error));
       leave(rank, tensor::what_of(error));
     }
+    mine.reset();
+    const std::lock_guard lock(mutex);
+    running.erase(rank);
+    changed.notify_all();
   };
   std::vector<std::thread> threads;
   threads.reserve(static_cast<size_t>(world_size()));
+  for (int rank = 0; rank < world_size(); ++rank) running.insert(rank);
   for (int rank = 0; rank < world_size(); ++rank) threads.emplace_back(play, rank);
+  if (overdue.tell) {
+    std::unique_lock lock(mutex);
+    const auto all_ended = [&] { return running.empty(); };
+    changed.wait(lock, [&] { return all_ended() || first || first_told; });
+    if (!changed.wait_for(lock, overdue.patience, all_ended)) {
+      const std::vector<int> late(running.begin(), running.end());
+      const std::exception_ptr error = first ? first : first_told;
+      lock.unlock();
+      overdue.tell(late, error);
+    }
+  }
   for (std::thread& thread : threads) thread.join();
   if (first) std::rethrow_exception(first);
   if (first_told) std::rethrow_exception(first_told);

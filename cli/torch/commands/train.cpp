@@ -20,6 +20,7 @@
 #include "muster/train/classifier/trainer.h"
 #include "muster/train/classifier/validation_split.h"
 #include "muster/train/program/as_rank.h"
+#include "muster/train/program/end_with.h"
 #include "muster/train/program/run_program.h"
 
 #include "cli/command.h"
@@ -181,7 +182,8 @@ int train_command(std::span<const std::string> args,
        .say = [&](const std::string& text) { console.note(text); },
        .note = note,
        .progress = [&](const track::ProgressEvent& event) { reporter.progress(event); },
-       .finish_progress = [&] { reporter.finish(); }},
+       .finish_progress = [&] { reporter.finish(); },
+       .end_with = [&](const std::exception_ptr& error) { train::end_with(error, console); }},
       facts_of(args),
       device_kinds());
   if (end.is_explained) return kDone;

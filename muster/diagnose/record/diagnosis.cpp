@@ -1,6 +1,7 @@
 #include "muster/diagnose/record/diagnosis.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
 
@@ -256,8 +257,20 @@ std::string missing_text(int rank, const PeerView& peer) {
     text += concat("it is alive and ",
                    state.main_thread.empty() ? "computes" : state.main_thread,
                    " outside of any operation for ",
-                   seconds(since));
+                   seconds(since),
+                   state.activity.empty() ? "" : ", in ",
+                   state.activity);
   return text + "; " + last_call(state) + in_step(state);
+}
+
+/// Of ranks that did not come, those that say what they work at, if any do: the others may wait for
+/// them.
+std::vector<int> at_work(std::span<const PeerView> peers, const std::vector<int>& missing) {
+  std::vector<int> found;
+  std::ranges::copy_if(missing, std::back_inserter(found), [&](int rank) {
+    return !peers[static_cast<size_t>(rank)].state->activity.empty();
+  });
+  return found.empty() ? missing : found;
 }
 
 /// Whose presence the operation needs: everybody's, or the peer's.
@@ -340,6 +353,7 @@ Diagnosis diagnose(const Stuck& stuck,
     }
     return result;
   }
+  found[Kind::kMissing] = at_work(peers, found[Kind::kMissing]);
   Diagnosis result{.common = last_common(peers, std::nullopt, stuck.rank)};
   for (const Kind kind :
        {Kind::kGone, Kind::kStopped, Kind::kEnded, Kind::kSilent, Kind::kMissing}) {

@@ -64,7 +64,8 @@ struct Diagnosis {
 
 /// `peers` by rank, this rank among them. `stale_s`: a rank silent for longer has stopped. Looks
 /// for, in this order: ranks that called something else, processes that are gone, stopped or ended,
-/// hosts that are silent, ranks that did not come.
+/// hosts that are silent, ranks that did not come; of the last those that say what they work at, if
+/// there are any.
 Diagnosis diagnose(const Stuck& stuck,
                    std::span<const PeerView> peers,
                    const StoreView& store,

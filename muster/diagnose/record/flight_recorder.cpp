@@ -28,6 +28,16 @@ int64_t FlightRecorder::now_ns() {
       .count();
 }
 
+void FlightRecorder::set_activity(std::function<std::string()> activity) {
+  const std::lock_guard lock(activity_mutex_);
+  activity_.swap(activity);
+}
+
+std::string FlightRecorder::activity() const {
+  const std::lock_guard lock(activity_mutex_);
+  return activity_ ? activity_() : "";
+}
+
 OpRecord* FlightRecorder::find(uint64_t id) {
   OpRecord& slot = ring_[id % ring_.size()];
   return slot.id == id && id < next_id_ ? &slot : nullptr;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -71,6 +72,11 @@ class FlightRecorder {
   void set_step(int64_t step) { step_.store(step, std::memory_order_relaxed); }
   int64_t step() const { return step_.load(std::memory_order_relaxed); }
 
+  /// What this rank works at, in words, asked of `activity` from now on by whichever thread wants to
+  /// know; empty words, or none to ask: nothing that others wait for.
+  void set_activity(std::function<std::string()> activity);
+  std::string activity() const;
+
   Standing standing() const;
   std::vector<ChainMark> marks() const;  ///< by count, rising
   /// Operations that are still in the ring, from id `from` on, oldest first.
@@ -97,6 +103,8 @@ class FlightRecorder {
   std::vector<uint64_t> waits_;  // ids
   int64_t last_ns_ = 0;
   std::optional<uint64_t> first_failed_;  // collective
+  mutable std::mutex activity_mutex_;
+  std::function<std::string()> activity_;  // under it
 };
 
 /// One operation as an object of the flight record (docs/when-a-rank-fails.md).

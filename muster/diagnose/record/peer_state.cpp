@@ -104,6 +104,7 @@ PeerState peer_state_of(const FlightRecorder& recorder, size_t ops) {
     state.since_s = static_cast<double>(FlightRecorder::now_ns() - standing.last_ns) * 1e-9;
   state.step = standing.step;
   state.main_thread = main_thread_state();
+  state.activity = recorder.activity();
   state.marks = recorder.marks();
   for (const OpRecord& record : recorder.last_collectives(std::min(ops, kMaxBriefs)))
     state.ops.push_back({record.sequence, fingerprint(record), describe(record), record.stands});
@@ -130,6 +131,7 @@ std::string peer_state_text(const PeerState& state) {
   if (!state.why.empty()) json["why"] = state.why;
   json["told"] = state.told;
   json["main_thread"] = state.main_thread;
+  if (!state.activity.empty()) json["activity"] = state.activity;
   Json marks = Json::array();
   for (const ChainMark& mark : state.marks) marks.push_back({mark.count, mark.hash});
   json["marks"] = marks;
@@ -166,6 +168,7 @@ PeerState parse_peer_state(std::string_view bytes, std::string_view where) {
   if (json.contains("why")) state.why = text(json, "why", where);
   state.told = flag(json, "told", where);
   state.main_thread = text(json, "main_thread", where);
+  if (json.contains("activity")) state.activity = text(json, "activity", where);
   state.marks = marks_of(list(json, "marks", kMaxMarks, where), where);
   state.ops = ops_of(list(json, "ops", kMaxBriefs, where), where);
   if (state.rank < 0 || state.completed > state.posted || state.proven > state.posted ||

@@ -39,6 +39,7 @@ struct PeerState {
   std::string why;               ///< what that said, if it is known
   bool told = false;             ///< it knows the verdict
   std::string main_thread;       ///< "running" or "asleep"
+  std::string activity;          ///< FlightRecorder::activity
   std::vector<ChainMark> marks;  ///< by count, rising
   std::vector<OpBrief> ops;      ///< the newest collectives, oldest first
   bool operator==(const PeerState&) const = default;

@@ -56,6 +56,11 @@ RankStep::Place RankStep::place() const {
           Clock::time_point(Clock::duration(since_.load(std::memory_order_relaxed)))};
 }
 
+std::string RankStep::work() const {
+  const Place at = place();
+  return at.action != nullptr && is_compute(at.action->kind) ? describe(*at.action) : "";
+}
+
 void RankStep::run(Carrier& carrier) {
   const bool splits = std::ranges::any_of(
       list_, [](const Action& action) { return action.kind == ActionKind::kBackwardInput; });

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -49,6 +50,8 @@ class RankStep {
     Clock::time_point since;
   };
   Place place() const;
+  /// The action that it computes, in words; empty while it waits for others, and outside of actions.
+  std::string work() const;
   /// Its place in the list; -1 before the first, behind the last their number.
   int64_t position() const { return position_.load(std::memory_order_acquire); }
 

@@ -10,6 +10,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/distributed/rank_activity.h"
 #include "muster/parallel/pipeline/pipeline_checks.h"
 #include "muster/parallel/pipeline/rank_step.h"
 #include "muster/parallel/pipeline_ranks/gathered_spans.h"
@@ -162,6 +163,7 @@ std::optional<RankFailure> DistributedPipeline::State::carry_out(
     std::map<int64_t, Stage*> here;
     for (const int64_t stage : model.mine) here[stage] = &model.stage(stage);
     step.emplace(order, model.ranks.rank(), std::move(here));
+    const distributed::RankActivity work(model.groups.all(), [&] { return step->work(); });
     step->run(carrier);
     stall = stall_in(step->spans(), options.timeout);
     if (averages) averages->wait();
@@ -208,7 +210,8 @@ void DistributedPipeline::State::conclude(const std::optional<RankFailure>& fail
   const distributed::ProcessGroup& everyone = trains ? model.groups.everyone : model.ranks;
   std::vector<std::vector<int64_t>> all;
   try {
-    all = agree(everyone, "the step was given up", words, found, std::exchange(stall, {}));
+    const auto mine = std::exchange(stall, {});
+    all = agree(everyone, "the step was given up", words, found, mine, options.stall_timeout);
   } catch (...) {
     // Whoever is missing there is the cause where this rank has none of its own.
     if (found && !found->let_down) std::rethrow_exception(found->error);

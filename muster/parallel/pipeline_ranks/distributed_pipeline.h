@@ -46,6 +46,9 @@ struct DistributedPipelineOptions {
   std::optional<c10::Device> device = {};  ///< of this rank's stages; else the group's
   /// A message that takes longer ends the step; 0: the group's timeout.
   std::chrono::milliseconds timeout{0};
+  /// So long a rank that has done its part of a step, or has given it up, waits for the others; 0: as
+  /// long as the group does. Longer than a step takes.
+  std::chrono::milliseconds stall_timeout{0};
   /// Called on each rank whose step fails, by the thread that made it, before gradients are dropped.
   /// Must not throw.
   std::function<void()> before_drop = {};
@@ -61,10 +64,13 @@ struct DistributedPipelineOptions {
 //
 // A rank that throws tells those that wait for it, and all throw: it what it threw, the others what
 // it said. The gradients of this step and of those added up before are dropped, and the next step
-// begins anew. A rank that has died ends the group, as it ends any other, and so does one that stalls
-// for longer than the group's timeout. With a timeout of messages the step ends for those that wait
-// that long; they meet the rank that stalled when it is back, which all name then with the action that
-// took so long, and the next step begins anew, too.
+// begins anew. A rank that has died ends the group, as it ends any other.
+//
+// One that stalls ends the step for those that wait for its messages longer than `timeout`. They meet
+// it when it is back, which all name then with the action that took so long, and the next step begins
+// anew, too. If it is not back after stall_timeout, they throw the group's error, which names it with
+// the action that it is at (distributed::RankActivity), and no rank that only waits for it. The group
+// is over then.
 
 /// Trains a model that is cut over processes:
 ///

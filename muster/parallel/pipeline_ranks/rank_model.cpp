@@ -91,10 +91,14 @@ RankModel::RankModel(std::vector<Block> all_blocks,
 }
 
 void RankModel::cut_here(const DistributedPipelineOptions& options) {
-  if (options.timeout < std::chrono::milliseconds(0))
-    throw usage_error({.refused = "DistributedPipelineOptions::timeout",
+  const auto refuse_below_0 = [](const char* name, std::chrono::milliseconds timeout) {
+    if (timeout >= std::chrono::milliseconds(0)) return;
+    throw usage_error({.refused = concat("DistributedPipelineOptions::", name),
                        .rule = "0, the group's, or more",
-                       .value = concat(options.timeout.count(), " ms")});
+                       .value = concat(timeout.count(), " ms")});
+  };
+  refuse_below_0("timeout", options.timeout);
+  refuse_below_0("stall_timeout", options.stall_timeout);
   first_block = split_of(options.first_block, blocks.size());
   lists.emplace(
       options.schedule,

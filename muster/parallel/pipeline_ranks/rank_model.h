@@ -25,6 +25,12 @@ struct PipelineGroups {
   explicit PipelineGroups(const distributed::ProcessGroup& group) : ranks(group), everyone(group) {}
   /// Collective over the mesh.
   PipelineGroups(const distributed::DeviceMesh& mesh, const DistributedPipelineOptions& options);
+
+  std::vector<distributed::ProcessGroup> all() const {
+    std::vector<distributed::ProcessGroup> groups{ranks, everyone};
+    if (replicas) groups.push_back(*replicas);
+    return groups;
+  }
 };
 
 struct RankModel {

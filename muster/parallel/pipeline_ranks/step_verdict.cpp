@@ -77,7 +77,8 @@ std::vector<std::vector<int64_t>> agree(const distributed::ProcessGroup& group,
                                         const std::string& what,
                                         const std::vector<int64_t>& words,
                                         const std::optional<RankFailure>& failure,
-                                        const std::optional<RankStall>& stall) {
+                                        const std::optional<RankStall>& stall,
+                                        std::chrono::milliseconds timeout) {
   const Claim claim = claim_of(failure, stall);
   const double order = claim == kStalled ? -stall->seconds : failure ? failure->time : 0;
   std::vector<int64_t> mine{failure.has_value(), claim, std::bit_cast<int64_t>(order)};
@@ -86,7 +87,8 @@ std::vector<std::vector<int64_t>> agree(const distributed::ProcessGroup& group,
   const at::Tensor all =
       group
           .all_gather(
-              at::from_blob(mine.data(), {1, std::ssize(mine)}, at::kLong).to(group.device()))
+              at::from_blob(mine.data(), {1, std::ssize(mine)}, at::kLong).to(group.device()),
+              timeout)
           .cpu()
           .view({group.world_size(), std::ssize(mine)});
   const Verdict verdict = verdict_on(all);

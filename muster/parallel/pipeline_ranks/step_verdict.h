@@ -38,11 +38,13 @@ std::optional<RankStall> stall_in(std::span<const pipeline::Span> spans,
 /// Collective over `group`: each rank's words, by rank // [world_size][words]. Where one or several
 /// have failed, all throw: they their own error, unless they were let down; the others a
 /// PeerFailure that names the cause, and what it said. That is the first in time of those that were
-/// not let down; if all were, the rank that stalled longest; if none did, the first in time.
+/// not let down; if all were, the rank that stalled longest; if none did, the first in time. A rank
+/// that does not come within `timeout` (0: the group's) is the group's error.
 std::vector<std::vector<int64_t>> agree(const distributed::ProcessGroup& group,
                                         const std::string& what,
                                         const std::vector<int64_t>& words,
                                         const std::optional<RankFailure>& failure,
-                                        const std::optional<RankStall>& stall = {});
+                                        const std::optional<RankStall>& stall = {},
+                                        std::chrono::milliseconds timeout = {});
 
 }  // namespace muster::parallel

@@ -72,6 +72,14 @@ at::Tensor ShardedGradients::of(size_t bucket, const ShardPiece& piece) const {
   return shards_[bucket].narrow(0, piece.offset, piece.end - piece.begin);
 }
 
+std::vector<at::Tensor> ShardedGradients::held(size_t bucket) const {
+  std::vector<at::Tensor> all{filling_[bucket].buffer, shards_[bucket]};
+  for (const Flight& flight : flights_)
+    if (flight.bucket == bucket) all.insert(all.end(), {flight.buffer, flight.sum});
+  std::erase_if(all, [](const at::Tensor& tensor) { return !tensor.defined(); });
+  return all;
+}
+
 void ShardedGradients::mark_smallest() {
   const std::pair<std::string, at::Tensor>* smallest = nullptr;
   for (const auto& named : parameters_.parameters()) {

@@ -53,6 +53,9 @@ class ShardedGradients {
   /// backward and for a parameter that no rank reached.
   at::Tensor of(size_t bucket, const ShardPiece& piece) const;
 
+  /// What this rank holds of a bucket: what backward fills, what is on its way, and the sum.
+  std::vector<at::Tensor> held(size_t bucket) const;
+
   /// Has someone called the module's zero_grad() since the last backward? Its smallest parameter
   /// has a mark; see Note [Gradient marks].
   bool module_dropped() const { return backward_.expired() && mark_.gone() > 0; }

@@ -252,6 +252,13 @@ void ShardedParameters::finish_gather(size_t bucket) {
   weights_[bucket].put_back(std::move(coming.memory));
 }
 
+std::vector<at::Tensor> ShardedParameters::held(size_t bucket) const {
+  if (!shards_weights_) return {};
+  std::vector<at::Tensor> all{chunks_[bucket]};
+  if (coming_[bucket].memory.defined()) all.push_back(coming_[bucket].memory);
+  return all;
+}
+
 void ShardedParameters::release(size_t bucket) {
   if (!shards_weights_) return;
   const c10::NoGradGuard no_grad;

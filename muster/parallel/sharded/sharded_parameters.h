@@ -79,6 +79,9 @@ class ShardedParameters {
   void take_whole(size_t bucket);
   /// Whether they are there.
   bool is_gathered(size_t bucket) const { return weights_[bucket].is_there(); }
+  /// What this rank holds of the bucket beside what its parameters show: its chunk, and memory that
+  /// weights are on their way to.
+  std::vector<at::Tensor> held(size_t bucket) const;
 
   /// What this rank updates of a bucket, under the parameters' names // each [piece], views of the
   /// parameters' memory or float32 masters. An optimizer over them must treat each element alone.

@@ -78,6 +78,9 @@ class ShardedUnits final : public tensor::UnitCalls,
     over_ = std::move(over);
   }
 
+  /// Empty for the rest.
+  const std::string& name(size_t unit) const { return units_.name(unit); }
+
   /// The rest is there from now on. With `in_named_order` a usage error is thrown if units are
   /// called in another order than they were named in. Collective.
   void begin_forward(bool in_named_order = false);

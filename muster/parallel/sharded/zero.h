@@ -276,6 +276,7 @@ class ShardedDataParallel {
   }
 
   ZeroCore& core() { return *core_; }
+  const ZeroCore& core() const { return *core_; }
   Module& module() { return module_; }
 
  private:

@@ -83,6 +83,12 @@ class ZeroCore {
   /// become the parameters'. Throws a usage error for another shape, or a name that none in shards has.
   void load_weights(const NamedTensors& weights);
 
+  /// For a report of this rank's memory: what it holds of weights and of gradients beside what the
+  /// module's parameters show, by the unit that it is of; where there are none, by the layer of the
+  /// bucket's first parameter. Not collective.
+  NamedTensors held_weights() const;
+  NamedTensors held_gradients() const;
+
   /// Collective: rank 0's buffers go to all, in stage 2 (in stage 1 DDP does it). Where gradients
   /// are on: weights loaded since are taken; throws a usage error for a parameter that is of
   /// another dtype, device or shape than when it was wrapped, or was unfrozen since.

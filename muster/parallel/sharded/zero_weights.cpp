@@ -9,6 +9,36 @@
 
 namespace muster::parallel {
 
+namespace {
+
+std::string label_of(const ShardedParameters& part, size_t bucket, const ShardedUnits* units) {
+  const std::string unit = units == nullptr ? "" : units->name(part.unit(bucket));
+  if (!unit.empty()) return unit;
+  // A bucket has the module's last parameter first.
+  const std::string& first = part.parameters()[part.layout(bucket).parameters.back()].first;
+  return first.substr(0, first.rfind('.'));
+}
+
+}  // namespace
+
+NamedTensors ZeroCore::held_weights() const {
+  NamedTensors all;
+  for (const ShardedParameters* part : {&parameters_, frozen()}) {
+    for (size_t b = 0; part != nullptr && b < part->buckets(); ++b)
+      for (const at::Tensor& tensor : part->held(b))
+        all.emplace_back(label_of(*part, b, units_.get()), tensor);
+  }
+  return all;
+}
+
+NamedTensors ZeroCore::held_gradients() const {
+  NamedTensors all;
+  for (size_t b = 0; gradients_ && b < parameters_.buckets(); ++b)
+    for (const at::Tensor& tensor : gradients_->held(b))
+      all.emplace_back(label_of(parameters_, b, units_.get()), tensor);
+  return all;
+}
+
 NamedTensors ZeroCore::own_weights() {
   take_weights();
   if (units_) units_->take_held();

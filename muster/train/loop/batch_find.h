@@ -13,6 +13,8 @@ namespace muster::train {
 // loader, precision and averages, so that nothing of a training is missing in what is measured. What
 // counts is the peak of the device's allocator in these steps, and the limit is what was free before
 // the first probe. Batches are of a rank: the ranks' limits and peaks are compared, and the worst counts for all.
+// The ranks make their probes in a group of their own: where memory runs out on one of them, and no guard
+// tells the others, it leaves that group, which ends the others' probes, and all meet in the run's own.
 // Of a pipeline they are of all its ranks, in whole micro-batches: a stage that has no room is heard
 // of by all, a probe fits where it fits on each, and what was measured for it (where the model is cut)
 // is what the run goes on with.

@@ -40,7 +40,9 @@ FitResult fit(const FitRequest& run, const distributed::ProcessGroup& group);
 /// The same with run.plan.world_size ranks that are threads of this process, over the backend
 /// `thread`; the caller waits for them. Each uses plan.intraop_threads.
 /// Callbacks come from the ranks' threads: those of rank 0 from one, `stop_requested` from all at
-/// once. Throws the first error in time, with the rank in front.
-FitResult fit_on_threads(const FitRequest& run);
+/// once. Throws the first error in time, with the rank in front; where a rank does not end, not before
+/// `overdue` has heard of that.
+FitResult fit_on_threads(const FitRequest& run,
+                         const distributed::ThreadWorld::Overdue& overdue = {});
 
 }  // namespace muster::train

@@ -18,6 +18,7 @@
 #include "muster/memory/guard/guard.h"
 #include "muster/memory/guard/oom.h"
 #include "muster/tensor/device/device_memory.h"
+#include "muster/tensor/what_of.h"
 #include "muster/train/loop/batch_find.h"
 #include "muster/train/loop/parameter_groups.h"
 #include "muster/train/loop/resolve.h"
@@ -110,6 +111,8 @@ class BatchMeasure {
   struct Attempt {
     detail::ProbeSeen seen;
     bool failed = false;
+    bool has_left = false;  // the probes' group
+    std::chrono::system_clock::time_point failed_at;
     std::optional<LeastMemory> least;
   };
 
@@ -121,26 +124,76 @@ class BatchMeasure {
                      .callbacks = {.stop_requested = run_.callbacks.stop_requested}};
     probe.plan.strategy_found = record;
     Attempt made;
-    std::optional<detail::Trainer> trainer;  // refers to it
+    std::exception_ptr error;
     try {
-      memory::reset_device_peak(device_);
-      trainer.emplace(probe, group_);
-      // Of steps that the run will split, batches stay until they are made.
-      made.seen = trainer->probe(kProbeSteps, run_.plan.options.on_oom != "fail");
+      probe_in_group(probe, made);
     } catch (...) {
-      // Of the ranks whose memory did not run out, too: the guard has told them, or the first rank,
-      // which measures for all before there is a guard. Where no other rank waits, memory may also run
-      // out outside of these: in the optimizer, or for the batch itself.
-      const std::exception_ptr error = std::current_exception();
-      made.failed = trainer ? trainer->memory_ran_out() : is_oom_of_first_rank(error);
-      made.failed = made.failed || (group_.world_size() == 1 && memory::is_oom(error));
-      if (!made.failed) throw;
+      error = std::current_exception();
     }
-    if (trainer) made.least = trainer->least_memory();
-    trainer.reset();
+    agree(error, made);
     give_back();
     stopped_ |= made.seen.stopped;
     return made;
+  }
+
+  /// In a group of its own, which this rank leaves with an error that the others may not hear of: they
+  /// would wait for it in the middle of a step. That a step does not fit the guard has told them all.
+  void probe_in_group(const FitRequest& probe, Attempt& made) {
+    // Dropped, as the trainer is, while an error leaves: to others this rank has failed then.
+    std::optional<distributed::ProcessGroup> group = std::exchange(group_of_probes_, std::nullopt);
+    if (!group) group = group_.world_size() > 1 ? group_.split(0, group_.rank()) : group_;
+    std::optional<detail::Trainer> trainer;  // refers to the probe
+    try {
+      memory::reset_device_peak(device_);
+      trainer.emplace(probe, *group);
+      // Of steps that the run will split, batches stay until they are made.
+      made.seen = trainer->probe(kProbeSteps, run_.plan.options.on_oom != "fail");
+    } catch (...) {
+      if (trainer) made.least = trainer->least_memory();
+      made.failed = trainer && trainer->memory_ran_out();
+      if (!made.failed) {
+        made.has_left = true;
+        made.failed_at = std::chrono::system_clock::now();
+        if (group_.world_size() > 1) group->leave(tensor::what_of(std::current_exception()));
+        throw;
+      }
+    }
+    if (trainer) made.least = trainer->least_memory();
+    trainer.reset();
+    group_of_probes_ = std::move(group);
+  }
+
+  /// A probe fits where it fits on all ranks: memory may run out on one of them alone, and anywhere: for
+  /// the batch itself, in the optimizer, before the first step. Another error is thrown; of several the
+  /// first in time is the cause, and what those say that heard of it comes second.
+  void agree(const std::exception_ptr& error, Attempt& made) {
+    if (error) made.failed = memory::is_oom(error) || is_oom_of_first_rank(error);
+    const double earliness =
+        error ? -std::chrono::duration<double>(made.failed_at.time_since_epoch()).count()
+              : -std::numeric_limits<double>::max();
+    enum Field : int64_t { kRanOut, kFailed, kLeft, kKnowsNoLeast, kEarliest };
+    const std::vector<double> all = greatest(group_,
+                                             {made.failed ? 1.0 : 0.0,
+                                              error ? 1.0 : 0.0,
+                                              made.has_left ? 1.0 : 0.0,
+                                              made.least ? 0.0 : 1.0,
+                                              earliness});
+    if (all[kLeft] > 0) group_of_probes_.reset();
+    if (all[kKnowsNoLeast] > 0) made.least.reset();
+    made.failed = all[kRanOut] > 0;
+    if (made.failed || all[kFailed] == 0) return;
+    const int ranks = group_.world_size();
+    const bool is_cause = error && earliness == all[kEarliest];
+    const int cause =
+        ranks - static_cast<int>(greatest(group_, {is_cause ? ranks - group_.rank() : 0.0})[0]);
+    if (is_cause) std::rethrow_exception(error);
+    const std::exception_ptr told =
+        error ? error
+              : std::make_exception_ptr(
+                    environment_error({.refused = "the search for a batch size",
+                                       .rule = concat("rank ", cause, " failed in a probe")}));
+    group_.note_told_failure(cause, tensor::what_of(told));
+    std::rethrow_exception(told);
   }
 
   void give_back() const {
@@ -151,6 +204,7 @@ class BatchMeasure {
   const FitRequest& run_;
   const distributed::ProcessGroup& group_;
   c10::Device device_;
+  std::optional<distributed::ProcessGroup> group_of_probes_;  // until a rank leaves it
   bool stopped_ = false;
   std::map<int64_t, Json> found_of_strategy_;  // by batch
 };

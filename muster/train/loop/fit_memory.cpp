@@ -78,6 +78,8 @@ std::vector<memory::OwnedTensor> Trainer::owned_memory() noexcept {
                        memory::Owner::kOptimizerState,
                        has_layer ? name.substr(begin, end - begin) : ""});
       }
+      for (memory::OwnedTensor& one : part->strategy().owned_memory())
+        all.push_back(std::move(one));
     }
   } catch (...) {  // what is there is told
   }

@@ -6,7 +6,7 @@
 
 namespace muster::train {
 
-FitResult fit_on_threads(const FitRequest& run) {
+FitResult fit_on_threads(const FitRequest& run, const distributed::ThreadWorld::Overdue& overdue) {
   const tensor::MathModesGuard modes(math_modes_of(run.plan.options));
   const AnomalyMode anomalies(run.plan.options.detect_anomaly);
   const auto ranks = static_cast<int>(run.plan.world_size);
@@ -16,7 +16,8 @@ FitResult fit_on_threads(const FitRequest& run) {
         FitResult own = fit(run, group);
         if (group.rank() == 0) result = std::move(own);
       },
-      static_cast<int>(run.plan.intraop_threads));
+      static_cast<int>(run.plan.intraop_threads),
+      overdue);
   return result;
 }
 

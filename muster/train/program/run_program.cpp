@@ -31,6 +31,7 @@
 #include "muster/train/plan/option_infos.h"
 #include "muster/train/plan/placement.h"
 #include "muster/train/program/as_rank.h"
+#include "muster/train/program/end_with.h"
 #include "muster/train/program/layer_summary.h"
 #include "muster/train/program/run_status.h"
 #include "muster/train/program/stop_signals.h"
@@ -322,7 +323,7 @@ ProgramEnd run_program(Program& program,
                        .resume = resume,
                        .callbacks = callbacks,
                        .owned = owned.get()};
-  end.result = plan.threads > 0 ? fit_on_threads(run) : fit(run, group);
+  end.result = plan.threads > 0 ? fit_on_threads(run, overdue_end(voice)) : fit(run, group);
   if (voice.finish_progress) voice.finish_progress();
   return end;
 }

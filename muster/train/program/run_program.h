@@ -2,6 +2,7 @@
 // signal does, what a study hears.
 #pragma once
 
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <iosfwd>
@@ -49,6 +50,8 @@ struct ProgramVoice {
   std::function<void(const std::string&)> note;  ///< a line of the training: an epoch's numbers
   std::function<void(const track::ProgressEvent&)> progress;
   std::function<void()> finish_progress;  ///< takes the bar away
+  /// Ranks that are threads do not end though the run has failed: shows the error, and ends the process.
+  std::function<void(const std::exception_ptr&)> end_with;
 };
 
 struct ProgramEnd {

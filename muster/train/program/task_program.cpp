@@ -18,6 +18,7 @@
 #include "muster/train/program/as_rank.h"
 #include "muster/train/program/ask_flags.h"
 #include "muster/train/program/ask_task.h"
+#include "muster/train/program/end_with.h"
 #include "muster/train/program/run_program.h"
 #include "muster/train/program/task_flags.h"
 
@@ -216,7 +217,8 @@ int TaskProgram::run_task(const std::string& title,
          .say = [&](const std::string& text) { console.note(text); },
          .note = note,
          .progress = [&](const track::ProgressEvent& event) { reporter.progress(event); },
-         .finish_progress = [&] { reporter.finish(); }},
+         .finish_progress = [&] { reporter.finish(); },
+         .end_with = [&](const std::exception_ptr& error) { end_with(error, console); }},
         run_facts(command),
         devices);
     return tell(end, line, console);

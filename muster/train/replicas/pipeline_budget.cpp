@@ -27,20 +27,8 @@ using parallel::Tensors;
 
 constexpr int64_t kCopiedBytes = int64_t{32}
                                  << 20;  // at most, to learn how fast the way to the host is
-
-/// How many micro-batches of a stage are at most between their forward and the end of their backward.
-int64_t in_flight_of(int64_t stage, const pipeline::ActionLists& lists) {
-  using pipeline::ActionKind;
-  int64_t now = 0, most = 0;
-  for (const auto& list : lists.ranks) {
-    for (const pipeline::Action& action : list) {
-      if (action.stage != stage) continue;
-      if (action.kind == ActionKind::kForward) most = std::max(most, ++now);
-      if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight) --now;
-    }
-  }
-  return most;
-}
+// So many are looked at one by one: all of twelve units in four stages, of eighteen, too.
+constexpr int64_t kMostCuts = 1'000;
 
 /// "stage 1 on rank 1", "stages 0 and 3 on rank 0 of each pipeline"
 std::string stages_text(const std::vector<int64_t>& stages, int64_t rank, bool has_replicas) {
@@ -52,14 +40,6 @@ std::string stages_text(const std::vector<int64_t>& stages, int64_t rank, bool h
                 rank,
                 has_replicas ? " of each pipeline" : "");
 }
-
-/// What a budget is of: the stages of a rank, or one of them.
-struct BudgetShare {
-  int64_t rank = 0;
-  std::vector<int64_t> numbers;  // of its stages
-  int64_t bytes = 0;
-  std::vector<parallel::BudgetStage> stages;
-};
 
 /// The rule with the least budgets that all shares can do with, for "--activation-checkpointing":
 /// "budget:1200", or "budget:1200/800" of each stage, which leaves those that are large enough.
@@ -93,7 +73,16 @@ std::string budget_hint(const std::vector<BudgetShare>& shares,
 
 }  // namespace
 
-std::vector<BlockBytes> PipelineMeasurements::bytes(int64_t micro_batches) const {
+const std::vector<BlockBytes>& PipelineMeasurements::bytes(int64_t micro_batches) {
+  const auto known = bytes_.find(micro_batches);
+  if (known != bytes_.end()) return known->second;
+  std::vector<BlockBytes> all = weigh(micro_batches);
+  const std::vector<pipeline::BlockCosts>& times = costs(micro_batches);
+  for (size_t block = 0; block < all.size(); ++block) all[block].cost = times[block].forward_s;
+  return bytes_[micro_batches] = std::move(all);
+}
+
+std::vector<BlockBytes> PipelineMeasurements::weigh(int64_t micro_batches) const {
   const tensor::GeneratorAsItWas generator(request_.generator);
   const PrecisionGuard guard(request_.plan.precision.kind, request_.device);
   Tensors x = calls_.inputs_of(request_.example(rows_of(micro_batches)), kExampleSeed);
@@ -126,9 +115,14 @@ std::vector<BlockBytes> PipelineMeasurements::bytes(int64_t micro_batches) const
 }
 
 /// Between this rank's device and pinned host memory, there and back; 0 on the CPU.
-double PipelineMeasurements::offload_bytes_per_s(const parallel::BlockRule& budget) const {
+double PipelineMeasurements::offload_bytes_per_s(const parallel::BlockRule& budget) {
   if (request_.device.is_cpu()) return 0;
   if (budget.offload_bytes_per_s) return static_cast<double>(*budget.offload_bytes_per_s);
+  if (!host_bytes_per_s_) host_bytes_per_s_ = measured_bytes_per_s();
+  return *host_bytes_per_s_;
+}
+
+double PipelineMeasurements::measured_bytes_per_s() const {
   const auto bytes = at::device(request_.device).dtype(at::kByte);
   const auto free = static_cast<int64_t>(tensor::free_bytes_of(request_.device));
   const int64_t copied = std::clamp<int64_t>(free / 4, 1, kCopiedBytes);
@@ -147,6 +141,31 @@ double PipelineMeasurements::offload_bytes_per_s(const parallel::BlockRule& budg
   return seconds > 0 ? 2 * static_cast<double>(copied) / seconds : 0;
 }
 
+pipeline::Split PipelineMeasurements::cut_within(const parallel::BlockRule& budget,
+                                                 const PipelineCut& cut,
+                                                 const std::vector<double>& room) {
+  const auto stages = std::ssize(cut.first_block);
+  const bool is_of_others =
+      !budget.stage_budgets.empty() && budget.stage_budgets.size() != cut.first_block.size();
+  const bool are_many = count_of_cuts(std::ssize(blocks_), stages, kMostCuts + 1) > kMostCuts;
+  if (is_of_others || are_many || stages == 1) return cut.first_block;
+  const pipeline::PipelineSizes sizes{
+      .stages = stages, .ranks = ranks_, .micro_batches = cut.micro_batches};
+  const auto lists = pipeline::make_schedule(cut.schedule, sizes).lists;
+  UnitCosts units{.plain = costs(cut.micro_batches),
+                  .bytes = bytes(cut.micro_batches),
+                  .offload_bytes_per_s = offload_bytes_per_s(budget)};
+  const auto here =
+      treatment_of(shares_of(budget, cut.first_block, lists, units.bytes), cut.first_block, units);
+  if (here && !here->is_any()) return cut.first_block;  // no other one is faster
+  units.again = measure(cut.micro_batches, std::vector<bool>(blocks_.size(), true));
+  const pipeline::Split best = best_cut_within(budget, cut.schedule, sizes, units, room);
+  // Of stages nobody can tell which budget is to grow: the error is of the cut that is best without.
+  const bool fits =
+      here || treatment_of(shares_of(budget, best, lists, units.bytes), best, units).has_value();
+  return fits || budget.stage_budgets.empty() ? best : cut.first_block;
+}
+
 PipelineMeasurements::Treated PipelineMeasurements::within(const parallel::BlockRule& budget,
                                                            const PipelineCut& cut) {
   const pipeline::PipelineSizes sizes{
@@ -157,45 +176,23 @@ PipelineMeasurements::Treated PipelineMeasurements::within(const parallel::Block
          .rule = concat("one of each rank, or one of each stage: ", cut.first_block.size()),
          .value = concat(budget.stage_budgets.size(), " of them")});
   const auto lists = pipeline::make_schedule(cut.schedule, sizes).lists;
-  std::vector<BlockBytes> all = bytes(cut.micro_batches);
-  const std::vector<pipeline::BlockCosts>& times = costs(cut.micro_batches);
-  for (size_t block = 0; block < all.size(); ++block) all[block].cost = times[block].forward_s;
+  const std::vector<BlockBytes>& all = bytes(cut.micro_batches);
   const double rate = offload_bytes_per_s(budget);
-  Treated treated{.checkpointed = std::vector<bool>(blocks_.size()),
-                  .offloaded = std::vector<bool>(cut.first_block.size()),
-                  .offload_bytes_per_s = rate};
+  UnitTreatment treatment(blocks_.size(), cut.first_block.size());
   const bool has_replicas = request_.group.world_size() > ranks_;
-  std::vector<BudgetShare> shares;
-  for (int64_t rank = 0; rank < ranks_; ++rank) {
-    const std::vector<int64_t> mine = lists.placement.stages_of(rank);
-    if (budget.stage_budgets.empty()) shares.push_back({rank, mine, budget.budget_bytes, {}});
-    for (size_t s = 0; !budget.stage_budgets.empty() && s < mine.size(); ++s)
-      shares.push_back({rank, {mine[s]}, budget.stage_budgets[static_cast<size_t>(mine[s])], {}});
-  }
-  for (BudgetShare& share : shares) {
-    for (const int64_t number : share.numbers) {
-      parallel::BudgetStage& stage = share.stages.emplace_back();
-      stage.in_flight = std::max<int64_t>(1, in_flight_of(number, lists));
-      for (size_t block = 0; block < blocks_.size(); ++block)
-        if (stage_of(block, cut.first_block) == number) stage.blocks.push_back(all[block]);
-    }
-  }
+  const std::vector<BudgetShare> shares = shares_of(budget, cut.first_block, lists, all);
   const bool may_offload = !request_.device.is_cpu();
   for (const BudgetShare& share : shares) {
     const auto made = parallel::treatment_within(
         share.stages, share.bytes, rate, stages_text(share.numbers, share.rank, has_replicas), [&] {
           return budget_hint(shares, budget, rate > 0, may_offload);
         });
-    for (size_t s = 0; s < share.numbers.size(); ++s) {
-      const auto number = static_cast<size_t>(share.numbers[s]);
-      treated.offloaded[number] = made.offloaded[s];
-      const auto first = static_cast<size_t>(cut.first_block[number]);
-      for (size_t i = 0; i < made.again[s].size(); ++i)
-        treated.checkpointed[first + i] = made.again[s][i];
-    }
+    treatment.take(share, cut.first_block, made);
   }
-  treated.bytes = std::move(all);
-  return treated;
+  return {.checkpointed = std::move(treatment.checkpointed),
+          .offloaded = std::move(treatment.offloaded),
+          .bytes = all,
+          .offload_bytes_per_s = rate};
 }
 
 }  // namespace muster::train::detail

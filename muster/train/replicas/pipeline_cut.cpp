@@ -181,24 +181,29 @@ void take_forecast(PipelineCut& cut, const Json& found) {
   cut.predicted = stages_from(found.at(5));
 }
 
-/// What is checkpointed and offloaded within a budget.
+/// What is checkpointed and offloaded within a budget, and the cut that is best with that, if it may change.
 void choose_treatment(PipelineCut& cut,
                       PipelineMeasurements& measured,
                       const StrategyRequest& request,
                       const std::vector<double>& room) {
   if (cut.rule.kind != parallel::BlockRule::Kind::kBudget) return;
   const std::string chosen = found_by_first_rank(request.group, [&] {
+    const pipeline::Split before = cut.first_block;
+    if (cut.is_measured) cut.first_block = measured.cut_within(cut.rule, cut, room);
     const PipelineMeasurements::Treated treated = measured.within(cut.rule, cut);
     const PipelineCut made{.checkpointed = treated.checkpointed, .offloaded = treated.offloaded};
-    Json found =
-        Json::array({text_of_bits(treated.checkpointed), text_of_bits(treated.offloaded), nullptr});
-    if (cut.is_measured && !text_of_treatment(made).empty())
+    Json found = Json::array({text_of_bits(treated.checkpointed),
+                              text_of_bits(treated.offloaded),
+                              nullptr,
+                              cut.first_block});
+    if (cut.first_block != before || (cut.is_measured && !text_of_treatment(made).empty()))
       found[2] = to_json(measured.treated(cut, treated, room));
     return found.dump();
   });
   const Json found = Json::parse(chosen);
   cut.checkpointed = bits_from(found.at(0).get<std::string>());
   cut.offloaded = bits_from(found.at(1).get<std::string>());
+  cut.first_block = found.at(3).get<pipeline::Split>();
   if (!found.at(2).is_null()) take_forecast(cut, found.at(2));
 }
 

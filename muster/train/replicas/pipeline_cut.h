@@ -21,7 +21,7 @@ struct PipelineStrategyOptions {
   int64_t micro_batches = 4;
   std::string split = "auto";
   std::string gantt;
-  double timeout = 0;
+  double timeout = 0, stall_timeout = 0;
 };
 
 /// Of `split` and of `schedule`.
@@ -36,8 +36,9 @@ inline constexpr int64_t kMeasuredMicroBatches = 0;
 // is kept in the checkpoints: who goes on on as many ranks goes on with it.
 //
 // Units that run again are measured so where --activation-checkpointing names them. Within a budget
-// they follow from the cut, which is chosen as if all were kept; what is predicted, and whether it
-// fits, is of the treated one.
+// they follow from the cut: schedule and number of micro-batches are chosen as if all were kept, and then
+// all cuts are tried, each with what is cheapest within the budget, the shortest step counts; of very many
+// the one that is best without stays. What is predicted, and whether it fits, is of the treated one.
 
 /// The units of a module, as stages of a pipeline.
 struct PipelineCut {

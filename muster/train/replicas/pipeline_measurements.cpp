@@ -21,7 +21,6 @@
 namespace muster::train::detail {
 namespace {
 
-using parallel::BlockBytes;
 using parallel::Tensors;
 
 // Note [Measured pipelines]: with so many the bubble is a ninth of a step, whatever the ranks.
@@ -37,14 +36,6 @@ double state_bytes_per_byte(const FitPlan& plan) {
   for (const auto& [name, tensor] : optimizer->state())
     if (tensor.dim() > 0) bytes += static_cast<double>(tensor.nbytes());
   return bytes / static_cast<double>(parameter.nbytes());
-}
-
-/// How much of what a rank has the plan takes, of the rank of which that is most.
-double share_of_room(const pipeline::PipelinePlan& plan, const std::vector<double>& room) {
-  double share = 0;
-  for (size_t rank = 0; rank < room.size(); ++rank)
-    share = std::max(share, plan.partition.rank_bytes[rank] / std::max(1.0, room[rank]));
-  return share;
 }
 
 std::vector<double> times_the_room(std::vector<double> room, double factor) {
@@ -63,7 +54,7 @@ PipelineMeasurements::Found found_of(const pipeline::PipelinePlan& plan,
                                      double batch_bytes) {
   std::vector<StageAccount> stages = predicted_stages(plan);
   for (StageAccount& stage : stages) stage.bytes += batch_bytes;
-  const double share = share_of_room(plan, room);
+  const double share = share_of_room(plan.partition.rank_bytes, room);
   return {plan.schedule,
           plan.sizes.micro_batches,
           plan.partition.first_block,
@@ -75,28 +66,6 @@ PipelineMeasurements::Found found_of(const pipeline::PipelinePlan& plan,
                  " %"),
           std::move(stages),
           share};
-}
-
-/// What a stage of blocks `first` to `last` costs whose activations wait on the host: its ends stay,
-/// and all of one micro-batch is there while it goes out or comes back. See Note [Bytes of stages].
-void let_wait_on_host(std::vector<pipeline::BlockCosts>& costs,
-                      size_t first,
-                      size_t last,
-                      const std::vector<BlockBytes>& bytes,
-                      double bytes_per_s) {
-  double whole = 0;
-  for (size_t block = first; block <= last; ++block) whole += costs[block].activation_bytes;
-  for (size_t block = first; block <= last; ++block) {
-    costs[block].activation_bytes = costs[block].kept_bytes = 0;
-    costs[block].work_bytes += whole;  // the most of the blocks counts
-  }
-  costs[first].input_bytes = static_cast<double>(bytes[first].input);
-  costs[last].output_bytes = static_cast<double>(bytes[last].output);
-  const double way_s = whole / bytes_per_s;
-  for (const auto time : {&pipeline::BlockCosts::forward_s,
-                          &pipeline::BlockCosts::backward_s,
-                          &pipeline::BlockCosts::input_s})
-    costs[first].*time += way_s;
 }
 
 }  // namespace
@@ -176,7 +145,8 @@ PipelineMeasurements::Found PipelineMeasurements::fastest(const PipelineStrategy
   };
   if (const auto plan = within(1)) return found_of(*plan, room, request_.batch_bytes);
   pipeline::PipelinePlan least = plan_within(all, {}).value();
-  double fits = share_of_room(least, room), too_small = 1;  // these times the room
+  double fits = share_of_room(least.partition.rank_bytes, room),
+         too_small = 1;  // these times the room
   while (fits > kNearLeast * too_small) {
     const double between = std::sqrt(fits * too_small);
     if (auto plan = within(between)) {
@@ -203,7 +173,7 @@ std::optional<PipelineMeasurements::Found> PipelineMeasurements::least(
       continue;
     }
     best = std::move(plan);
-    fits = share_of_room(*best, room);
+    fits = share_of_room(best->partition.rank_bytes, room);
   }
   if (!best || chosen.share_of_room < kNearLeast * fits) return std::nullopt;
   return found_of(*best, room, request_.batch_bytes);

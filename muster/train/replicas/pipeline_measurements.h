@@ -14,6 +14,7 @@
 #include "muster/pipeline/partition/plan.h"
 #include "muster/train/replicas/chain_calls.h"
 #include "muster/train/replicas/pipeline_cut.h"
+#include "muster/train/replicas/pipeline_treatment.h"
 #include "muster/train/replicas/strategy.h"
 
 namespace muster::train::detail {
@@ -56,6 +57,12 @@ class PipelineMeasurements {
     std::vector<parallel::BlockBytes> bytes;  ///< of the units, run plainly
     double offload_bytes_per_s = 0;           ///< one way
   };
+  /// The cut with which a step is shortest within such a budget: `cut` itself where nothing is treated in
+  /// it, and where there are more than kMostCuts. Of budgets too small for any cut the one that a hint is
+  /// best about. Its schedule and number of micro-batches stay.
+  pipeline::Split cut_within(const parallel::BlockRule& budget,
+                             const PipelineCut& cut,
+                             const std::vector<double>& room);
   /// What is cheapest by measured times within a budget of bytes of each rank, or of each stage, all
   /// micro-batches together that its schedule has in flight there. Throws a usage error for budgets of
   /// another number of stages.
@@ -78,8 +85,11 @@ class PipelineMeasurements {
   const std::vector<pipeline::BlockCosts>& costs(int64_t micro_batches);
   std::vector<pipeline::BlockCosts> measure(int64_t micro_batches,
                                             const std::vector<bool>& checkpointed) const;
-  std::vector<parallel::BlockBytes> bytes(int64_t micro_batches) const;
-  double offload_bytes_per_s(const parallel::BlockRule& budget) const;
+  /// Likewise, with the times of costs().
+  const std::vector<parallel::BlockBytes>& bytes(int64_t micro_batches);
+  std::vector<parallel::BlockBytes> weigh(int64_t micro_batches) const;
+  double offload_bytes_per_s(const parallel::BlockRule& budget);
+  double measured_bytes_per_s() const;
   int64_t rows_of(int64_t micro_batches) const {
     const int64_t batch = request_.plan.batch_per_rank;
     return std::max(std::min<int64_t>(2, batch), (batch + micro_batches - 1) / micro_batches);
@@ -91,6 +101,8 @@ class PipelineMeasurements {
   std::vector<bool> checkpointed_;
   ChainCalls calls_;
   std::map<int64_t, std::vector<pipeline::BlockCosts>> costs_;  // by micro-batches; none: no room
+  std::map<int64_t, std::vector<parallel::BlockBytes>> bytes_;  // by micro-batches
+  std::optional<double> host_bytes_per_s_;
 };
 
 }  // namespace muster::train::detail

@@ -84,10 +84,12 @@ PipelineStrategyOptions pipeline_options(const ParamValues& params, std::string_
            .hint = "leave split away, or name the schedule and micro-batches"});
     }
   }
-  if (!(options.timeout >= 0 && options.timeout <= kMostTimeoutS)) {
-    throw usage_error({.refused = concat(owner, ": timeout"),
+  for (const auto& [name, seconds] :
+       {std::pair("timeout", options.timeout), std::pair("stall_timeout", options.stall_timeout)}) {
+    if (seconds >= 0 && seconds <= kMostTimeoutS) continue;
+    throw usage_error({.refused = concat(owner, ": ", name),
                        .rule = concat("seconds, to ", kMostTimeoutS, ", or 0: the group's"),
-                       .value = shortest(options.timeout)});
+                       .value = shortest(seconds)});
   }
   if (!options.gantt.empty()) pipeline::check_gantt_file(concat(owner, ": gantt"), options.gantt);
   return options;
@@ -114,9 +116,9 @@ int64_t ranks_of_pipeline(int64_t world_size,
   return ranks;
 }
 
-std::chrono::milliseconds timeout_of(const PipelineStrategyOptions& options) {
+std::chrono::milliseconds timeout_of(double seconds) {
   // Rounded up: 0 would mean another one.
-  return std::chrono::milliseconds(std::llround(std::ceil(1e3 * options.timeout)));
+  return std::chrono::milliseconds(std::llround(std::ceil(1e3 * seconds)));
 }
 
 }  // namespace muster::train::detail

@@ -1,7 +1,6 @@
 #include "muster/train/replicas/pipeline_strategy.h"
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -83,21 +82,23 @@ class PipelineStrategy final : public Strategy {
     const auto loss = [this](const Tensors& outputs, const Tensors& targets) {
       return loss_of(outputs, number_from(targets));
     };
-    pipe_.emplace(cut_.blocks,
-                  mesh_,
-                  loss,
-                  parallel::DistributedPipelineOptions{.schedule = cut_.schedule,
-                                                       .micro_batches = cut_.micro_batches,
-                                                       .first_block = cut_.first_block,
-                                                       .checkpointed = cut_.checkpointed,
-                                                       .offloaded = cut_.offloaded,
-                                                       .pipeline_axis = kStages,
-                                                       .data_axis = kData,
-                                                       .synchronizes = !options_.gantt.empty(),
-                                                       .gathers_timeline = !options_.gantt.empty(),
-                                                       .device = device_,
-                                                       .timeout = timeout_of(options_),
-                                                       .before_drop = [this] { note_drop(); }});
+    pipe_.emplace(
+        cut_.blocks,
+        mesh_,
+        loss,
+        parallel::DistributedPipelineOptions{.schedule = cut_.schedule,
+                                             .micro_batches = cut_.micro_batches,
+                                             .first_block = cut_.first_block,
+                                             .checkpointed = cut_.checkpointed,
+                                             .offloaded = cut_.offloaded,
+                                             .pipeline_axis = kStages,
+                                             .data_axis = kData,
+                                             .synchronizes = !options_.gantt.empty(),
+                                             .gathers_timeline = !options_.gantt.empty(),
+                                             .device = device_,
+                                             .timeout = timeout_of(options_.timeout),
+                                             .stall_timeout = timeout_of(options_.stall_timeout),
+                                             .before_drop = [this] { note_drop(); }});
     if (!options_.gantt.empty()) {
       on_first_rank(group(), [&] { make_writable_folder(gantt_folder(options_), kGanttFolder); });
     }
@@ -250,10 +251,9 @@ std::vector<WeighedResult> PipelineStrategy::forward_backward(const BatchToCut& 
   const parallel::PipelineStep step =
       pipe_->step([&] { return micro_batches_of(batch); }, batch.scale);
   spans_ = step.timeline.ranks.at(static_cast<size_t>(mesh_.coordinate(kStages)));
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   // Of a device, spans are true where the steps wait for it.
-  if (device_.is_cpu() || !options_.gantt.empty())
-    clock_.add(spans_,
-               std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  if (device_.is_cpu() || !options_.gantt.empty()) clock_.add(spans_, took.count());
   if (steps_ == 0) check_other_buffers();
   if (++steps_ <= kDrawnStep && group().rank() == 0 && !options_.gantt.empty()) draw(step);
   return std::exchange(results_, {});

@@ -30,14 +30,18 @@ inline constexpr Param kPipelineParams[] = {
     param<&PipelineStrategyOptions::timeout>("timeout",
                                              "in seconds: a message between stages that takes "
                                              "longer ends the run, which names the stage "
-                                             "that stalled; 0: as long as the group waits")};
+                                             "that stalled; 0: as long as the group waits"),
+    param<&PipelineStrategyOptions::stall_timeout>(
+        "stall_timeout",
+        "in seconds: how long ranks wait at the end of a step for one that stalls, which the error "
+        "names where it stands; longer than a step; 0: as long as the group waits")};
 
 /// The options that `params` say. Throws a usage error that names `owner` for what makes no
 /// pipeline.
 PipelineStrategyOptions pipeline_options(const ParamValues& params, std::string_view owner);
 
-/// Of a message between stages; 0: the group's.
-std::chrono::milliseconds timeout_of(const PipelineStrategyOptions& options);
+/// As DistributedPipelineOptions have them; 0: the group's.
+std::chrono::milliseconds timeout_of(double seconds);
 
 /// How many ranks have one pipeline. Throws a usage error unless `world_size` are whole pipelines.
 int64_t ranks_of_pipeline(int64_t world_size,

@@ -167,6 +167,9 @@ class Strategy {
   virtual void settle_record() {}
   /// What is known at the end of a run, for people.
   virtual std::vector<std::string> end_lines() const { return {}; }
+  /// What this rank holds of the model beside the module's tensors and what the optimizer knows: for a
+  /// report of memory that ran out. Not collective.
+  virtual std::vector<memory::OwnedTensor> owned_memory() const { return {}; }
   /// The gradients of this rank that forward_backward() has dropped as it failed, the last time that it
   /// was called: for a report of memory that ran out. Not collective.
   virtual std::vector<memory::OwnedMemory> dropped_memory() const { return {}; }

@@ -60,6 +60,15 @@ class ZeroStrategy final : public Strategy {
     return at::scalar_tensor(zero_.clip_grad_norm(max_norm), at::kDouble);
   }
 
+  std::vector<memory::OwnedTensor> owned_memory() const override {
+    std::vector<memory::OwnedTensor> all;
+    for (auto& [unit, tensor] : zero_.core().held_weights())
+      all.push_back({tensor, memory::Owner::kParameter, unit});
+    for (auto& [unit, tensor] : zero_.core().held_gradients())
+      all.push_back({tensor, memory::Owner::kGradient, unit});
+    return all;
+  }
+
   // In stage 2 the buckets are laid out once and for all.
   bool wants_rehearsal() const override { return !shards_gradients_ && group().world_size() > 2; }
 

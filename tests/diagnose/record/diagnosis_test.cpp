@@ -2,6 +2,7 @@
 #include "muster/diagnose/record/diagnosis.h"
 
 #include <deque>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,13 +39,13 @@ class Group {
     if (waits) recorder.begin_wait(posted.id);
     if (rank == 0) stuck_ = posted;
   }
-  void complete(int rank, const OpRecord& op) {
+  void complete(int rank, const OpRecord& op, bool failed = false) {
     FlightRecorder& recorder = recorders_[static_cast<size_t>(rank)];
-    recorder.complete(recorder.post(op).id);
+    recorder.complete(recorder.post(op).id, failed);
   }
-  void fail(int rank, const OpRecord& op) {
-    FlightRecorder& recorder = recorders_[static_cast<size_t>(rank)];
-    recorder.complete(recorder.post(op).id, true);
+  void fail(int rank, const OpRecord& op) { complete(rank, op, true); }
+  void works_at(int rank, const std::string& what) {
+    recorders_[static_cast<size_t>(rank)].set_activity([what] { return what; });
   }
   PeerView& view(int rank) { return views_[static_cast<size_t>(rank)]; }
 
@@ -233,6 +234,16 @@ TEST(Diagnosis, ARankThatWaitsElsewhereIsShownThere) {
   group.call(1, receive);
   EXPECT_THAT(group.diagnose().who,
               HasSubstr("rank 1 did not come: it waits in recv from 0 tag 0 float32[2] for 4.9 s"));
+}
+
+TEST(Diagnosis, OfRanksThatDidNotComeThoseAreNamedThatSayWhatTheyWorkAt) {
+  Group group(4);
+  group.call(0, allreduce(9));  // ranks 1 and 3 wait for rank 2, in other groups
+  group.works_at(2, "forward of stage 2, micro-batch 1 (2F1)");
+  const Diagnosis found = group.diagnose();
+  EXPECT_THAT(found.culprits, ElementsAre(2));
+  EXPECT_THAT(found.who,
+              HasSubstr("of any operation for 4.9 s, in forward of stage 2, micro-batch 1 (2F1);"));
 }
 
 TEST(Diagnosis, OfAMessageOnlyThePeerCounts) {

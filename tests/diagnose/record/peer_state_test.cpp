@@ -20,6 +20,7 @@ TEST(PeerState, HoldsNoMoreThanARankWrites) {
   for (uint64_t i = 0; i < 256; ++i) state.ops.push_back({i, 1, "barrier"});
   for (uint64_t i = 0; i < 64; ++i) state.marks.push_back({i + 1, 1});
   state.ops.back().stands = false;
+  state.activity = "forward of stage 1";
   EXPECT_EQ(reads(state), test::kNoError);
   PeerState more = state;
   more.ops.push_back({256, 1, "barrier"});

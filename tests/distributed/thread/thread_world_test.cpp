@@ -171,6 +171,30 @@ TEST(ThreadExchange, NamesWhoIsGoneAndNotWhoIsLateOrLeftBecauseOfIt) {
               HasSubstr("rank 1 did not come, rank 3 waited (rank 1 has ended)"));
 }
 
+TEST(ThreadWorldRun, TellsOfRanksThatDoNotEndWhenAnotherHasFailed) {
+  std::latch released(1);
+  std::vector<int> late;
+  std::string failure;
+  const distributed::ThreadWorld::Overdue overdue{
+      .patience = 0ms, .tell = [&](const std::vector<int>& ranks, const std::exception_ptr& error) {
+        late = ranks;
+        failure = test::error_of([&] { std::rethrow_exception(error); });
+        released.count_down();
+      }};
+  const std::string error = test::error_of([&] {
+    ThreadWorld(2).run(
+        [&](const ProcessGroup& group) {
+          if (group.rank() == 1) return released.wait();
+          throw std::runtime_error("rank 0 fails");
+        },
+        1,
+        overdue);
+  });
+  EXPECT_THAT(late, ::testing::Contains(1));
+  EXPECT_EQ(failure, "rank 0 fails");
+  EXPECT_EQ(error, "rank 0 fails");
+}
+
 // Whoever brought the message, or came last, holds nothing of it when the receiver goes on. Among so
 // many rounds a thread may lose its core in the wrong place now and then.
 TEST(ThreadExchange, WhatIsReceivedIsTheReceiversAlone) {

@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <latch>
 #include <random>
 #include <string>
 #include <thread>
@@ -33,6 +34,7 @@ using parallel::DistributedPipeline;
 using parallel::Tensors;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 torch::Tensor mean_of(const Tensors& outputs, const Tensors& targets) {
   return (outputs[0] - targets[0]).pow(2).mean();
@@ -230,6 +232,51 @@ TEST_P(PipelineOfRanksOver, NamesTheStageThatStalledAndGoesOn) {
   EXPECT_THAT(said[0], HasSubstr(concat("the step was given up: rank 1 stalled: ", stall)));
   EXPECT_THAT(said[1], HasSubstr(concat("the step was given up: ", stall)));
   EXPECT_THAT(said[2], HasSubstr(concat("the step was given up: rank 1 stalled: ", stall)));
+}
+
+/// What the other ranks say of a step in which stage 1 blocks in a forward until both have.
+std::vector<std::string> said_of_a_stage_that_blocks(const std::string& backend,
+                                                     std::chrono::milliseconds timeout) {
+  std::vector<torch::nn::Sequential> nets{net_of(4), net_of(4), net_of(4), net_of(4)};
+  std::vector<std::string> said(4);
+  std::latch others(3);
+  const torch::Tensor x = torch::randn({4, 3}, torch::kDouble);
+  const std::string error = test::error_of([&] {
+    ThreadWorld(4, std::chrono::minutes(2), backend).run([&](const ProcessGroup& group) {
+      const auto me = size_t(group.rank());
+      Faults none;
+      auto blocks = blocks_with(nets[me], none);
+      int calls = 0;
+      blocks[1].forward = [&, inner = blocks[1].forward](const Tensors& inputs) {
+        if (++calls == 2) others.wait();
+        return inner(inputs);
+      };
+      DistributedPipeline pipe(blocks,
+                               group,
+                               &mean_of,
+                               {.micro_batches = 4, .timeout = timeout, .stall_timeout = timeout});
+      said[me] = test::error_of([&] { pipe.step({x}, {x}); });
+      if (me != 1) others.count_down();
+    });
+  });
+  EXPECT_EQ(error, test::kNoError);
+  return said;
+}
+
+TEST_P(PipelineOfRanksOver, EndsWhenAStageBlocksForEverAndNamesWhereItStands) {
+  const std::string place = ", in forward of stage 1, micro-batch 1 (1F1);";
+  std::vector<std::string> said;
+  const auto is_named = [&](size_t rank) { return said[rank].find(place) != std::string::npos; };
+  // A machine may take longer over something else: then all times are longer.
+  for (std::chrono::milliseconds timeout(200); timeout < std::chrono::seconds(30); timeout *= 2) {
+    said = said_of_a_stage_that_blocks(GetParam(), timeout);
+    if (is_named(0) && is_named(2) && is_named(3)) break;
+  }
+  for (const size_t rank : {0, 2, 3}) {
+    EXPECT_THAT(said[rank], AllOf(HasSubstr("rank 1 did not come: it is alive"), HasSubstr(place)));
+    // Rank 3 waited for rank 2, which waited for rank 1.
+    EXPECT_THAT(said[rank], Not(HasSubstr("rank 2 did not come: it")));
+  }
 }
 
 TEST(PipelineOfRanksFails, NamingTheRankThatHasEnded) {

@@ -1,7 +1,11 @@
 // Bytes per parameter on each rank, counted in LibTorch's allocator, against the formulas of Note
 // [ZeRO].
 #include <cmath>
+#include <map>
+#include <string>
+#include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -9,6 +13,7 @@
 #include "muster/parallel/sharded/zero.h"
 #include "muster/testing/run_ranks.h"
 
+#include "tests/parallel/sharded/unit_net.h"
 #include "tests/parallel/sharded/zero_nets.h"
 #include "tests/support/counting_allocator.h"
 
@@ -288,6 +293,34 @@ TEST(ZeroMemory, OfAGatheredStateIsOneCopyOnRankZero) {
   std::printf("gathering 8 bytes per parameter: %.3f more at the peak, all ranks together\n",
               of_all_ranks);
   EXPECT_LE(of_all_ranks, 8 + 4.0 * kWidth * kWidth / kParameters);  // and one tensor on its way
+}
+
+/// Bytes by name.
+std::map<std::string, int64_t> bytes_of(const parallel::NamedTensors& tensors) {
+  std::map<std::string, int64_t> bytes;
+  for (const auto& [name, tensor] : tensors) bytes[name] += static_cast<int64_t>(tensor.nbytes());
+  return bytes;
+}
+
+// The module's parameters have no memory between their uses, and no gradients.
+TEST(ZeroMemory, WhatARankHoldsOfTheModelInShardsIsNamedByItsUnits) {
+  const std::vector<test::UnitNet> nets{test::UnitNet(3), test::UnitNet(3)};
+  run_ranks(2, [&](ProcessGroup group) {
+    const test::UnitNet net = nets[static_cast<size_t>(group.rank())];
+    ShardedDataParallel zero(net, group, {.stage = 3, .units = net->units()});
+    const parallel::ShardedParameters& parameters = zero.core().parameters();
+    std::map<std::string, int64_t> chunks;
+    for (size_t b = 0; b < parameters.buckets(); ++b) {
+      const std::string unit = zero.core().units()->name(parameters.unit(b));
+      chunks[unit.empty() ? "first" : unit] += 8 * parameters.layout(b).chunk;  // float64
+    }
+    EXPECT_THAT(chunks, ::testing::SizeIs(4));
+    EXPECT_EQ(bytes_of(zero.core().held_weights()), chunks);
+    EXPECT_TRUE(zero.core().held_gradients().empty());
+    zero->forward(test::rows_of(group.rank(), 2)).square().mean().backward();
+    EXPECT_EQ(bytes_of(zero.core().held_weights()), chunks);
+    EXPECT_EQ(bytes_of(zero.core().held_gradients()), chunks);
+  });
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // What `muster train` says of the memory of ranks that have a part of the model each, on fake devices:
 // beside the plan's bytes those that were counted, and whose they were where there was no room.
+#include <set>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -24,6 +25,7 @@ using test::kStageTooSmall;
 using test::wide;
 using test::Words;
 using ::testing::ContainsRegex;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 /// Both ways to have two ranks.
@@ -86,7 +88,8 @@ TEST(PipelineMemoryCommand, TheReportOfAStageThatHasNoRoomCountsItsGradients) {
   }
 }
 
-// A weight in shards has no memory between its uses; what there is has a report all the same.
+// A weight in shards has no memory between its uses. Each rank has its part of all, whichever are whole
+// just then.
 TEST(PipelineMemoryCommand, ARunInShardsThatHasNoRoomLeavesAReport) {
   const test::Folder folder;
   const fs::path path = folder.path() / "fsdp";
@@ -101,6 +104,10 @@ TEST(PipelineMemoryCommand, ARunInShardsThatHasNoRoomLeavesAReport) {
     ++reports;
     const Json report = parse_json(read_file(file), "the report");
     EXPECT_EQ(owned_by_all(report), report.at("bytes").at("tensors"));
+    std::set<std::string> layers;
+    for (const Json& holder : report.at("holders"))
+      if (holder.at("owner") == "parameter") layers.insert(holder.value("layer", ""));
+    EXPECT_THAT(layers, ElementsAre("fc1", "fc2", "fc3"));
   }
   EXPECT_GT(reports, 0);
 }
