@@ -11,7 +11,13 @@ clang=''
 launcher=()
 while [ "$1" != -- ]; do launcher+=("$1"); shift; done
 shift
-[ -z "$clang" ] || set -- "$clang" "${@:2}"
+if [ -n "$clang" ]; then
+  words=("$clang")
+  for word in "${@:2}"; do
+    case $word in --param=*) ;; *) words+=("$word") ;; esac  # g++'s
+  done
+  set -- "${words[@]}"
+fi
 [[ " $* " == *' -x c++-header '* ]] || exec ${launcher[@]+"${launcher[@]}"} "$@"
 
 header='' rule=''
