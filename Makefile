@@ -4,7 +4,7 @@
 #   make parity    install the peers into .venv, make the goldens anew, compare live
 #   make bench     benchmarks against the peers; the tables go to docs/benchmarks.md
 #   make asan      the torch-free rooms under AddressSanitizer and UndefinedBehaviorSanitizer (clang)
-#   make tsan      what starts threads under ThreadSanitizer: thread ranks, loader threads, studies, progress bars
+#   make tsan      what starts threads under ThreadSanitizer (clang): thread ranks, loader threads, studies, progress bars
 #   make fuzz      libFuzzer on every parser, FUZZ_SECONDS (60) each; the same build as asan
 #   make soak      long runs of the process tests: all blows of the kill loops
 #   make flaky     all tests on a machine that stalls: slow disk, stolen cores, stopped tests; FLAKY='--rounds 3 -R Monitor'
