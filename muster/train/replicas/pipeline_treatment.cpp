@@ -139,11 +139,10 @@ double share_of_room(std::span<const double> rank_bytes, std::span<const double>
 }
 
 int64_t count_of_cuts(int64_t units, int64_t stages, int64_t most) {
-  int64_t count = 1;  // of `stages - 1` cuts among `units - 1` places
-  for (int64_t i = 1; i < stages; ++i) {
-    count = count * (units - i) / i;
-    if (count >= most && i <= (units - 1) / 2) return most;  // it rises until then
-  }
+  int64_t count =
+      1;  // of the places between units, `stages - 1` are cut, or all but so many are not
+  const int64_t chosen = std::min(stages - 1, units - stages);
+  for (int64_t i = 1; i <= chosen && count < most; ++i) count = count * (units - i) / i;
   return std::min(count, most);
 }
 
