@@ -157,13 +157,15 @@ pipeline::Split PipelineMeasurements::cut_within(const parallel::BlockRule& budg
                   .offload_bytes_per_s = offload_bytes_per_s(budget)};
   const auto here =
       treatment_of(shares_of(budget, cut.first_block, lists, units.bytes), cut.first_block, units);
-  if (here && !here->is_any()) return cut.first_block;  // no other one is faster
+  // Where nothing is treated, no other cut is faster.
+  if (here && !here->is_any() && !(cut.times_room > 1)) return cut.first_block;
   units.again = measure(cut.micro_batches, std::vector<bool>(blocks_.size(), true));
-  const pipeline::Split best = best_cut_within(budget, cut.schedule, sizes, units, room);
+  CutWithin best = best_cut_within(budget, cut.schedule, sizes, units, room);
   // Of stages nobody can tell which budget is to grow: the error is of the cut that is best without.
-  const bool fits =
-      here || treatment_of(shares_of(budget, best, lists, units.bytes), best, units).has_value();
-  return fits || budget.stage_budgets.empty() ? best : cut.first_block;
+  if (best.share_bytes.empty())
+    return budget.stage_budgets.empty() ? best.first_block : cut.first_block;
+  cut_within_ = std::move(best);
+  return cut_within_->first_block;
 }
 
 PipelineMeasurements::Treated PipelineMeasurements::within(const parallel::BlockRule& budget,
@@ -180,7 +182,9 @@ PipelineMeasurements::Treated PipelineMeasurements::within(const parallel::Block
   const double rate = offload_bytes_per_s(budget);
   UnitTreatment treatment(blocks_.size(), cut.first_block.size());
   const bool has_replicas = request_.group.world_size() > ranks_;
-  const std::vector<BudgetShare> shares = shares_of(budget, cut.first_block, lists, all);
+  std::vector<BudgetShare> shares = shares_of(budget, cut.first_block, lists, all);
+  if (cut_within_ && cut_within_->first_block == cut.first_block)
+    for (size_t i = 0; i < shares.size(); ++i) shares[i].bytes = cut_within_->share_bytes[i];
   const bool may_offload = !request_.device.is_cpu();
   for (const BudgetShare& share : shares) {
     const auto made = parallel::treatment_within(

@@ -37,8 +37,9 @@ inline constexpr int64_t kMeasuredMicroBatches = 0;
 //
 // Units that run again are measured so where --activation-checkpointing names them. Within a budget
 // they follow from the cut: schedule and number of micro-batches are chosen as if all were kept, and then
-// all cuts are tried, each with what is cheapest within the budget, the shortest step counts; of very many
-// the one that is best without stays. What is predicted, and whether it fits, is of the treated one.
+// all cuts are tried, each with what is cheapest within the budget, or within less of it where a rank has
+// no room for that, the shortest step counts; of very many the one that is best without stays. What is
+// predicted, and whether it fits, is of the treated one.
 
 /// The units of a module, as stages of a pipeline.
 struct PipelineCut {

@@ -59,7 +59,8 @@ class PipelineMeasurements {
   };
   /// The cut with which a step is shortest within such a budget: `cut` itself where nothing is treated in
   /// it, and where there are more than kMostCuts. Of budgets too small for any cut the one that a hint is
-  /// best about. Its schedule and number of micro-batches stay.
+  /// best about. Its schedule and number of micro-batches stay. within() of that cut treats what ranks have
+  /// no room for, though the budget allows it.
   pipeline::Split cut_within(const parallel::BlockRule& budget,
                              const PipelineCut& cut,
                              const std::vector<double>& room);
@@ -103,6 +104,7 @@ class PipelineMeasurements {
   std::map<int64_t, std::vector<pipeline::BlockCosts>> costs_;  // by micro-batches; none: no room
   std::map<int64_t, std::vector<parallel::BlockBytes>> bytes_;  // by micro-batches
   std::optional<double> host_bytes_per_s_;
+  std::optional<CutWithin> cut_within_;
 };
 
 }  // namespace muster::train::detail

@@ -1,6 +1,7 @@
 #include "muster/train/replicas/pipeline_treatment.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <utility>
@@ -61,6 +62,58 @@ std::vector<BlockCosts> treated_costs(const UnitCosts& units,
   return costs;
 }
 
+/// One cut with what is done in it.
+struct Tried {
+  double times_room = 1, step_s = 0;
+  std::vector<int64_t> share_bytes;
+};
+
+/// So often a rank's budget shrinks; what is run again needs room itself, so once may not be enough.
+constexpr int kShrinks = 8;
+
+/// The share that holds most of a rank which takes `over` bytes too many may hold so much less.
+void shrink(std::vector<BudgetShare>& shares,
+            const UnitTreatment& treatment,
+            int64_t rank,
+            double over) {
+  size_t most = shares.size();
+  for (size_t i = 0; i < shares.size(); ++i) {
+    if (shares[i].rank != rank) continue;
+    if (most == shares.size() || treatment.held[i] > treatment.held[most]) most = i;
+  }
+  if (most == shares.size()) return;
+  const int64_t held = std::min(shares[most].bytes, treatment.held[most]);
+  shares[most].bytes = std::max<int64_t>(0, held - static_cast<int64_t>(std::ceil(over)));
+}
+
+/// What is cheapest within the budget, or within less of it where a rank has no room for that; nothing
+/// if the budget is too small.
+std::optional<Tried> try_cut(std::vector<BudgetShare> shares,
+                             const Split& cut,
+                             const std::string& schedule,
+                             const pipeline::PipelineSizes& sizes,
+                             const UnitCosts& units,
+                             const std::vector<double>& room) {
+  std::optional<Tried> best;
+  for (int shrunk = 0; shrunk <= kShrinks; ++shrunk) {
+    const auto treatment = treatment_of(shares, cut, units);
+    if (!treatment) break;
+    const pipeline::PipelinePlan plan =
+        pipeline::plan_of(schedule, sizes, treated_costs(units, cut, *treatment), cut);
+    const std::vector<double>& taken = plan.partition.rank_bytes;
+    Tried tried{.times_room = std::max(1.0, share_of_room(taken, room)),
+                .step_s = plan.partition.step_s};
+    for (const BudgetShare& share : shares) tried.share_bytes.push_back(share.bytes);
+    if (!best || tried.times_room < best->times_room) best = std::move(tried);
+    if (!(best->times_room > 1)) break;
+    for (size_t rank = 0; rank < room.size(); ++rank) {
+      const double over = taken[rank] - room[rank];
+      if (over > 0) shrink(shares, *treatment, static_cast<int64_t>(rank), over);
+    }
+  }
+  return best;
+}
+
 }  // namespace
 
 std::vector<BudgetShare> shares_of(const parallel::BlockRule& budget,
@@ -109,6 +162,7 @@ std::optional<UnitTreatment> treatment_of(std::span<const BudgetShare> shares,
         parallel::cheapest_treatment(share.stages, share.bytes, units.offload_bytes_per_s);
     if (!made) return std::nullopt;
     all.take(share, first_block, *made);
+    all.held.push_back(parallel::peak_bytes(share.stages, *made));
   }
   return all;
 }
@@ -146,33 +200,31 @@ int64_t count_of_cuts(int64_t units, int64_t stages, int64_t most) {
   return std::min(count, most);
 }
 
-Split best_cut_within(const parallel::BlockRule& budget,
-                      const std::string& schedule,
-                      const pipeline::PipelineSizes& sizes,
-                      const UnitCosts& units,
-                      const std::vector<double>& room) {
+CutWithin best_cut_within(const parallel::BlockRule& budget,
+                          const std::string& schedule,
+                          const pipeline::PipelineSizes& sizes,
+                          const UnitCosts& units,
+                          const std::vector<double>& room) {
   const pipeline::ActionLists lists = pipeline::make_schedule(schedule, sizes).lists;
   constexpr double kNever = std::numeric_limits<double>::infinity();
   std::pair<double, double> best{kNever, kNever};  // times the room, and seconds of a step
-  Split best_cut, least_cut;
+  CutWithin best_cut, least_cut;
   int64_t least = std::numeric_limits<int64_t>::max();
   for_each_cut(std::ssize(units.plain), sizes.stages, [&](const Split& cut) {
     const std::vector<BudgetShare> shares = shares_of(budget, cut, lists, units.bytes);
-    const auto treatment = treatment_of(shares, cut, units);
-    if (!treatment && best_cut.empty()) {
+    const auto tried = try_cut(shares, cut, schedule, sizes, units, room);
+    if (!tried && best_cut.first_block.empty()) {
       int64_t needed = 0;
       for (const BudgetShare& share : shares)
         needed = std::max(needed, parallel::least_budget(share.stages, units.offload_bytes_per_s));
-      if (needed < least) least_cut = cut, least = needed;
+      if (needed < least) least_cut.first_block = cut, least = needed;
     }
-    if (!treatment) return;
-    const pipeline::PipelinePlan plan =
-        pipeline::plan_of(schedule, sizes, treated_costs(units, cut, *treatment), cut);
-    const double times_room = std::max(1.0, share_of_room(plan.partition.rank_bytes, room));
-    const std::pair<double, double> found{times_room, plan.partition.step_s};
-    if (found < best) best_cut = cut, best = found;
+    if (!tried) return;
+    const std::pair<double, double> found{tried->times_room, tried->step_s};
+    if (found < best)
+      best_cut = {.first_block = cut, .share_bytes = tried->share_bytes}, best = found;
   });
-  return best_cut.empty() ? least_cut : best_cut;
+  return best_cut.first_block.empty() ? least_cut : best_cut;
 }
 
 }  // namespace muster::train::detail

@@ -45,6 +45,7 @@ struct UnitTreatment {
   bool is_any() const;
 
   std::vector<bool> checkpointed, offloaded;
+  std::vector<int64_t> held;  ///< the most that each share has then, in their order
 };
 
 /// What each share does that is cheapest within its budget; nothing if there is no such thing.
@@ -66,13 +67,20 @@ double share_of_room(std::span<const double> rank_bytes, std::span<const double>
 /// How many cuts there are; at most `most`.
 int64_t count_of_cuts(int64_t units, int64_t stages, int64_t most);
 
+/// A cut, and what its shares may hold, in their order: what the budget allows, or less where a rank has
+/// no room for that; empty where the budget is too small for any cut.
+struct CutWithin {
+  pipeline::Split first_block;
+  std::vector<int64_t> share_bytes;
+};
+
 /// Of all cuts, looked at one by one, the one with which a step is shortest, each with what is cheapest
 /// within the budget, among those for which the ranks have room; if there are none, the one that wants
 /// least more. If the budget is too small for each: the one that needs least on a rank.
-pipeline::Split best_cut_within(const parallel::BlockRule& budget,
-                                const std::string& schedule,
-                                const pipeline::PipelineSizes& sizes,
-                                const UnitCosts& units,
-                                const std::vector<double>& room);
+CutWithin best_cut_within(const parallel::BlockRule& budget,
+                          const std::string& schedule,
+                          const pipeline::PipelineSizes& sizes,
+                          const UnitCosts& units,
+                          const std::vector<double>& room);
 
 }  // namespace muster::train::detail
