@@ -5,10 +5,8 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
-#include <set>
 #include <thread>
 
-#include <errno.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +18,6 @@
 #include "muster/base/error.h"
 #include "muster/base/file.h"
 #include "muster/base/text.h"
-#include "muster/launch/job/free_port.h"
 #include "muster/launch/job/launcher.h"
 #include "muster/launch/job/log_folder.h"
 #include "muster/launch/process/program.h"
@@ -305,35 +302,6 @@ TEST_F(LocalLauncher, TakesAPrivateFolderOnlyIfItIsOne) {
   fs::permissions(folder_ / "theirs", fs::perms(0700));
   ASSERT_EQ(::chown((folder_ / "theirs").c_str(), 12345, 12345), 0);
   EXPECT_TRUE(replaced(folder_ / "theirs"));
-}
-
-/// 0, or the errno with which a server cannot listen at a port of 127.0.0.1.
-int listen_at(int64_t port, bool reuses) {
-  const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int on = 1;
-  if (reuses) ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  const bool ok = ::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
-                  ::listen(fd.get(), 1) == 0;
-  return ok ? 0 : errno;
-}
-
-TEST(FreePort, IsHeldForWhoKnowsItsNumber) {
-  std::set<int64_t> numbers;
-  std::vector<FreePort> ports;
-  for (int i = 0; i < 200; ++i) {
-    const FreePort& port = ports.emplace_back(free_port());
-    EXPECT_GE(port.number, 1024);
-    EXPECT_LE(port.number, 65535);
-    EXPECT_TRUE(numbers.insert(port.number).second) << "given twice: " << port.number;
-  }
-  for (const FreePort& port : ports) {
-    EXPECT_EQ(listen_at(port.number, /*reuses=*/true), 0);
-    EXPECT_EQ(listen_at(port.number, /*reuses=*/false), EADDRINUSE);
-  }
 }
 
 /// Whether a socket of this process is bound to it. One that it has let go, another process may have
