@@ -31,33 +31,43 @@ constexpr int64_t kMost = 6;  // samples that the second device has room for
   std::abort();
 }
 
-/// Memory runs out on the second device when a batch comes there, while the other rank waits for its
-/// weight: no guard sees either.
-class TooMuch final : public Task {
+/// Says what a batch weighs by itself, where no guard looks, and knows on which device.
+class WeighedTask : public Task {
  public:
-  explicit TooMuch(std::atomic<int>& too_large) : too_large_(too_large) {}
-  std::string name() const override { return "too much"; }
   std::shared_ptr<torch::nn::Module> module() override { return net_.ptr(); }
   void move_to(c10::Device device) override {
     Task::move_to(device);
     device_ = device;
   }
   bool has_own_weights() const override { return true; }
+  StepResult train_step(const data::Batch& batch, const StepContext&) override {
+    return {torch::mse_loss(net_->forward(batch["x"]).squeeze(1), batch["y"])};
+  }
+
+ protected:
+  bool is_on_second() const { return device_ == test::kFake1; }
+
+ private:
+  torch::nn::Linear net_{3, 1};
+  c10::Device device_ = c10::kCPU;
+};
+
+/// Memory runs out on the second device when a batch comes there, while the other rank waits for its
+/// weight: no guard sees either.
+class TooMuch final : public WeighedTask {
+ public:
+  explicit TooMuch(std::atomic<int>& too_large) : too_large_(too_large) {}
+  std::string name() const override { return "too much"; }
   double weight(const data::Batch& batch) const override {
-    if (device_ == test::kFake1 && batch.size() > kMost) {
+    if (is_on_second() && batch.size() > kMost) {
       ++too_large_;
       run_out();
     }
     return static_cast<double>(batch.size());
   }
-  StepResult train_step(const data::Batch& batch, const StepContext&) override {
-    return {torch::mse_loss(net_->forward(batch["x"]).squeeze(1), batch["y"])};
-  }
 
  private:
   std::atomic<int>& too_large_;
-  torch::nn::Linear net_{3, 1};
-  c10::Device device_ = c10::kCPU;
 };
 
 FitOptions searching(const std::string& strategy) {
@@ -108,25 +118,12 @@ TEST(BatchSearchOnFake, TakesMemoryThatRunsOutOnOneRankAnywhereForTooLargeABatch
 }
 
 /// Fails on one rank for a reason of its own.
-class Broken final : public Task {
+class Broken final : public WeighedTask {
  public:
-  std::shared_ptr<torch::nn::Module> module() override { return net_.ptr(); }
-  void move_to(c10::Device device) override {
-    Task::move_to(device);
-    device_ = device;
-  }
-  bool has_own_weights() const override { return true; }
   double weight(const data::Batch& batch) const override {
-    if (device_ == test::kFake1) throw std::runtime_error("no such weight");
+    if (is_on_second()) throw std::runtime_error("no such weight");
     return static_cast<double>(batch.size());
   }
-  StepResult train_step(const data::Batch& batch, const StepContext&) override {
-    return {torch::mse_loss(net_->forward(batch["x"]).squeeze(1), batch["y"])};
-  }
-
- private:
-  torch::nn::Linear net_{3, 1};
-  c10::Device device_ = c10::kCPU;
 };
 
 TEST(BatchSearchOnFake, EndsWithAnErrorThatIsNoneOfMemory) {
