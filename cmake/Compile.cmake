@@ -48,6 +48,13 @@ function(muster_test_compiler target)
     "${CMAKE_SOURCE_DIR}/scripts/compile.sh;--by;${MUSTER_TEST_COMPILER};${CMAKE_CXX_COMPILER_LAUNCHER};--")
 endfunction()
 
+# muster_pch_library(torch_pch muster::torch …)   a library of nothing, which others take its precompiled header from, and what it links
+function(muster_pch_library target)
+  file(WRITE ${CMAKE_BINARY_DIR}/${target}/empty.cpp "")
+  add_library(${target} STATIC ${CMAKE_BINARY_DIR}/${target}/empty.cpp)
+  target_link_libraries(${target} PRIVATE muster_compile ${ARGN})
+endfunction()
+
 # muster_pch_compiler(torch_pch)   for the target whose header is precompiled, behind muster_test_compiler where that is said, too:
 # scripts/compile.sh leaves its sum beside it
 function(muster_pch_compiler target)

@@ -17,9 +17,7 @@ option(MUSTER_SHARDS "Let the tests of a torch room share a few processes" ON)
 
 # One precompiled header for the tests of all torch rooms and for the examples, which include torch/torch.h as users do.
 if(MUSTER_WITH_TORCH AND MUSTER_PCH)
-  file(WRITE ${CMAKE_BINARY_DIR}/torch_test_pch/empty.cpp "")
-  add_library(torch_test_pch STATIC ${CMAKE_BINARY_DIR}/torch_test_pch/empty.cpp)
-  target_link_libraries(torch_test_pch PRIVATE muster_compile muster_quick_compile muster_torch GTest::gmock
+  muster_pch_library(torch_test_pch muster_quick_compile muster_torch GTest::gmock
     nlohmann_json::nlohmann_json)
   muster_test_compiler(torch_test_pch)
   muster_pch_compiler(torch_test_pch)
@@ -29,9 +27,7 @@ endif()
 
 # One for those of torch-free rooms.
 if(MUSTER_PCH)
-  file(WRITE ${CMAKE_BINARY_DIR}/test_pch/empty.cpp "")
-  add_library(test_pch STATIC ${CMAKE_BINARY_DIR}/test_pch/empty.cpp)
-  target_link_libraries(test_pch PRIVATE muster_compile muster_quick_compile GTest::gmock nlohmann_json::nlohmann_json)
+  muster_pch_library(test_pch muster_quick_compile GTest::gmock nlohmann_json::nlohmann_json)
   muster_test_compiler(test_pch)
   muster_pch_compiler(test_pch)
   target_precompile_headers(test_pch PRIVATE <filesystem> <fstream> <functional> <sstream> <gmock/gmock.h> <gtest/gtest.h>
