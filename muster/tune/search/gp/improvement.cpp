@@ -1,7 +1,8 @@
 #include "muster/tune/search/gp/improvement.h"
 
 #include <cmath>
-#include <numbers>
+
+#include "muster/tune/search/normal.h"
 
 namespace muster::tune {
 namespace {
@@ -9,7 +10,6 @@ namespace {
 constexpr double kLogRootTwoPi = 0.918938533204672741780329736405617640;
 
 double normal_pdf(double z) { return std::exp(-z * z / 2 - kLogRootTwoPi); }
-double normal_cdf(double z) { return std::erfc(-z / std::numbers::sqrt2) / 2; }
 
 // With q = 1 / z^2 and z far below 0, cdf(z) = pdf(z) / -z * (1 + cdf_tail(q)), and
 // z cdf(z) + pdf(z) = pdf(z) q (1 + improvement_tail(q)).
