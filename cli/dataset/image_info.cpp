@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "muster/base/counted.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/base/text_table.h"

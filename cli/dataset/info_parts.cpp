@@ -8,10 +8,6 @@
 
 namespace muster::cli {
 
-std::string counted(int64_t count, std::string_view one) {
-  return concat(count, ' ', one, count == 1 ? "" : "s");
-}
-
 std::string share_text(int64_t part, int64_t all) {
   const auto whole = static_cast<double>(std::max<int64_t>(all, 1));
   return fixed(100.0 * static_cast<double>(part) / whole, 1) + " %";

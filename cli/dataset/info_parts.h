@@ -24,9 +24,6 @@ struct InfoOptions {
   bool json = false;
 };
 
-/// "1 row", "2 rows".
-std::string counted(int64_t count, std::string_view one);
-
 /// "33.3 %"; of nothing 0.
 std::string share_text(int64_t part, int64_t all);
 

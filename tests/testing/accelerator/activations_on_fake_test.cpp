@@ -31,8 +31,8 @@ using Tensors = std::vector<torch::Tensor>;
 constexpr int64_t kRows = 64, kWidth = 128;
 constexpr int64_t kBytes = kRows * kWidth * 4;  // of an activation
 
-struct BlockImpl : torch::nn::Module {
-  BlockImpl() {
+struct NoisyBlockImpl : torch::nn::Module {
+  NoisyBlockImpl() {
     linear = register_module("linear", torch::nn::Linear(kWidth, kWidth));
     norm = register_module("norm", torch::nn::BatchNorm1d(kWidth));
   }
@@ -42,22 +42,22 @@ struct BlockImpl : torch::nn::Module {
   torch::nn::Linear linear{nullptr};
   torch::nn::BatchNorm1d norm{nullptr};
 };
-TORCH_MODULE(Block);
+TORCH_MODULE(NoisyBlock);
 
 enum class Way { kPlain, kCheckpointed, kOffloaded, kBoth };
 
 /// A step of four blocks on fake:0, on a stream of their own.
 Tensors trained(Way way, ActivationOffload* offload = nullptr) {
   torch::manual_seed(3);
-  std::vector<Block> blocks(4);
-  for (Block& block : blocks) block->to(kFake0);
+  std::vector<NoisyBlock> blocks(4);
+  for (NoisyBlock& block : blocks) block->to(kFake0);
   const c10::StreamGuard stream(fake_guard().getStreamFromGlobalPool(kFake0, false));
   const torch::Tensor x = torch::randn({kRows, kWidth}).to(kFake0).requires_grad_();
   torch::Tensor y = x * 2;
   {
     std::optional<SavedTensorScope> scope;
     if (way == Way::kOffloaded || way == Way::kBoth) scope.emplace(*offload);
-    for (Block& block : blocks) {
+    for (NoisyBlock& block : blocks) {
       const bool again = way == Way::kCheckpointed || way == Way::kBoth;
       y = again ? checkpointed(block, y) : block->forward(y);
     }
@@ -66,7 +66,7 @@ Tensors trained(Way way, ActivationOffload* offload = nullptr) {
   y = torch::Tensor();
   Tensors result;
   loss.backward();
-  for (Block& block : blocks) {
+  for (NoisyBlock& block : blocks) {
     for (const auto& parameter : block->parameters()) result.push_back(parameter.grad().cpu());
     for (const auto& buffer : block->buffers()) result.push_back(buffer.cpu());
   }

@@ -67,13 +67,13 @@ std::shared_ptr<const data::Dataset> rows_of_numbers(int64_t count) {
   return std::make_shared<data::TensorDataset>(x, torch::zeros({count}));
 }
 
-struct Seen {
+struct SeenRows {
   std::vector<int64_t> numbers, firsts;
   std::vector<float> doubled, rows;
 };
 
-Seen predicted(int ranks, int64_t samples, int64_t batch_size, int64_t workers) {
-  Seen seen;
+SeenRows predicted(int ranks, int64_t samples, int64_t batch_size, int64_t workers) {
+  SeenRows seen;
   const auto data = rows_of_numbers(samples);
   testing::run_ranks(ranks, [&](distributed::ProcessGroup group) {
     Numbering task;
@@ -97,7 +97,7 @@ Seen predicted(int ranks, int64_t samples, int64_t batch_size, int64_t workers) 
 TEST(Predict, GivesEachSampleOnceInTheDatasOrderOnAnyNumberOfRanks) {
   for (const int ranks : {1, 2, 3}) {
     for (const int64_t samples : {1, 2, 5, 24, 25, 37}) {  // fewer than ranks; whole rounds; a rest
-      const Seen seen = predicted(ranks, samples, 4, samples % 2);
+      const SeenRows seen = predicted(ranks, samples, 4, samples % 2);
       ASSERT_EQ(seen.numbers.size(), static_cast<size_t>(samples)) << ranks << " ranks";
       for (int64_t i = 0; i < samples; ++i) {
         EXPECT_EQ(seen.numbers[i], i) << ranks << " ranks, " << samples << " samples";
