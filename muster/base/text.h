@@ -39,6 +39,9 @@ std::string human_duration(double seconds);
 /// To three digits below a minute, as of a step and what it is made of: "9.31 ms", "1.25 s", "3m07s".
 std::string precise_duration(double seconds);
 
+/// 0 to 9, in any locale.
+constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
 /// Up to its first line end: an error's words without its hint.
 std::string first_line(std::string_view text);
 

@@ -7,8 +7,6 @@
 namespace muster::diagnose {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 /// Whether `text`, found at `at`, cuts no number of the line.
 bool is_whole(std::string_view line, size_t at, std::string_view text) {
   const size_t end = at + text.size(), size = text.size();

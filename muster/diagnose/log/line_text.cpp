@@ -26,7 +26,6 @@ size_t end_of_escape(std::string_view line, size_t at) {
   return bell < string_end ? bell + 1 : string_end + 2;
 }
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_word_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
 /// The number at `at`, which moves behind it; nothing if there is none or it is too long.

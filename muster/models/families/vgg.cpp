@@ -12,7 +12,7 @@
 namespace muster::models {
 namespace {
 
-constexpr int64_t kPooled = 7;          // height and width that the classifier sees
+constexpr int64_t kVggPooled = 7;          // height and width that the classifier sees
 constexpr int64_t kMostVggWidth = 512;  // channels of the last convolutions
 
 }  // namespace
@@ -26,12 +26,12 @@ VggImpl::VggImpl(const ImageShape& shape,
                        .value = concat("hidden=", options.hidden)});
   }
   check_weights("vgg",
-                {{kMostVggWidth, kPooled, kPooled, options.hidden},
+                {{kMostVggWidth, kVggPooled, kVggPooled, options.hidden},
                  {options.hidden, options.hidden},
                  {options.hidden, shape.classes}},
                 concat("hidden=", options.hidden));
   const int64_t channels = add_features(shape.channels, widths, options.batch_norm);
-  add_classifier(channels * kPooled * kPooled, shape.classes, options);
+  add_classifier(channels * kVggPooled * kVggPooled, shape.classes, options);
   draw_convolutions(*this);
   for (auto& layer : linear_) {
     torch::nn::init::normal_(layer->weight, 0, 0.01);
@@ -90,7 +90,7 @@ at::Tensor VggImpl::run(Stage& stage, at::Tensor x) {
 }
 
 at::Tensor VggImpl::classify(at::Tensor x) {
-  x = at::adaptive_avg_pool2d(x, {kPooled, kPooled}).flatten(1);
+  x = at::adaptive_avg_pool2d(x, {kVggPooled, kVggPooled}).flatten(1);
   x = dropout_[0]->forward(linear_[0]->forward(x).relu_());
   x = dropout_[1]->forward(linear_[1]->forward(x).relu_());
   return linear_[2]->forward(x);

@@ -10,7 +10,7 @@
 namespace muster::models {
 namespace {
 
-constexpr int64_t kPooled = 6;  // height and width that the classifier sees
+constexpr int64_t kAlexNetPooled = 6;  // height and width that the classifier sees
 
 /// One convolution, its number in torchvision's `features`, and whether a pooling follows.
 struct Layer {
@@ -33,7 +33,7 @@ AlexnetImpl::AlexnetImpl(const ImageShape& shape, const AlexnetOptions& options)
                        .value = concat("hidden=", options.hidden)});
   }
   check_weights("alexnet",
-                {{256, kPooled, kPooled, options.hidden},
+                {{256, kAlexNetPooled, kAlexNetPooled, options.hidden},
                  {options.hidden, options.hidden},
                  {options.hidden, shape.classes}},
                 concat("hidden=", options.hidden));
@@ -50,7 +50,7 @@ AlexnetImpl::AlexnetImpl(const ImageShape& shape, const AlexnetOptions& options)
   };
   for (const char* name : {"0", "3"})
     dropout_.push_back(classifier->register_module(name, Dropout(options.dropout)));
-  linear("1", 256 * kPooled * kPooled, options.hidden);
+  linear("1", 256 * kAlexNetPooled * kAlexNetPooled, options.hidden);
   linear("4", options.hidden, options.hidden);
   linear("6", options.hidden, shape.classes);
 }
@@ -65,7 +65,7 @@ std::vector<ModelPart> AlexnetImpl::parts() {
          .forward = [this, i, is_last](const at::Tensor& images) {
            at::Tensor x = conv_[i]->forward(images).relu_();
            if (kLayers[i].pooled) x = at::max_pool2d(x, 3, 2);
-           return is_last ? at::adaptive_avg_pool2d(x, {kPooled, kPooled}).flatten(1) : x;
+           return is_last ? at::adaptive_avg_pool2d(x, {kAlexNetPooled, kAlexNetPooled}).flatten(1) : x;
          }});
   }
   for (size_t i = 0; i < dropout_.size(); ++i) {

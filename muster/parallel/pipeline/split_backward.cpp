@@ -39,9 +39,9 @@ Roots roots_of(const std::vector<at::Tensor>& outputs, const std::vector<at::Ten
 }
 
 /// The part of a graph that leads to some of its leaves.
-class Way {
+class GraphPart {
  public:
-  Way(const edge_list& roots, const edge_list& ends) {
+  GraphPart(const edge_list& roots, const edge_list& ends) {
     for (const Edge& end : ends) leads_there_[end.function.get()] = true;
     for (const Edge& root : roots) visit(root.function);
   }
@@ -143,16 +143,16 @@ InputGradients backward_of_inputs(const std::vector<at::Tensor>& outputs,
                                   const std::vector<at::Tensor>& inputs) {
   const Roots roots = roots_of(outputs, gradients);
   const edge_list ends = edges_to(inputs);
-  const Way way(roots.edges, ends);
+  const GraphPart part(roots.edges, ends);
 
   // To the inputs, and what comes into the frontier on the way there.
   edge_list caught = ends;
-  for (const NodePointer& node : way.frontier())
+  for (const NodePointer& node : part.frontier())
     for (uint32_t i = 0; i < node->num_inputs(); ++i) caught.emplace_back(node, i);
   Roots on_way;
   Roots later;  // roots that lead to parameters alone
   for (size_t i = 0; i < roots.edges.size(); ++i) {
-    Roots& into = way.has(roots.edges[i]) ? on_way : later;
+    Roots& into = part.has(roots.edges[i]) ? on_way : later;
     into.edges.push_back(roots.edges[i]);
     into.gradients.push_back(roots.gradients[i]);
   }
@@ -164,7 +164,7 @@ InputGradients backward_of_inputs(const std::vector<at::Tensor>& outputs,
     later.edges.push_back(caught[i]);
     later.gradients.push_back(found[i]);
   }
-  for (const NodePointer& node : way.frontier()) way.cut_from(*node);
+  for (const NodePointer& node : part.frontier()) part.cut_from(*node);
   return {in_places_of(inputs, found),
           WeightGradients(std::move(later.edges), std::move(later.gradients))};
 }

@@ -8,7 +8,7 @@ namespace muster::pipeline {
 namespace {
 
 constexpr int64_t kMostRanks = 4096;
-constexpr int64_t kMostActions = 4'000'000;  // stages times micro-batches
+constexpr int64_t kMostForwards = 4'000'000;  // stages times micro-batches
 
 }  // namespace
 
@@ -23,7 +23,7 @@ void require_sizes(std::string_view schedule,
                    int64_t most) {
   const auto& [stages, ranks, micro_batches] = sizes;
   if (ranks < 1 || ranks > kMostRanks || micro_batches < 1 || stages < 1 ||
-      stages > kMostActions / micro_batches) {
+      stages > kMostForwards / micro_batches) {
     throw usage_error(
         {.refused = concat("the sizes of a pipeline make no sense for ", schedule),
          .rule = concat(
@@ -31,7 +31,7 @@ void require_sizes(std::string_view schedule,
              kMostRanks,
              " ranks, and at least one stage and micro-batch; stages times micro-batches are "
              "at most ",
-             kMostActions),
+             kMostForwards),
          .value = concat(counted(stages, "stage"),
                          ", ",
                          counted(ranks, "rank"),

@@ -10,8 +10,8 @@ namespace muster::track {
 namespace {
 
 // Units.
-constexpr double kMargin = 20, kGap = 12;
-constexpr double kTitleHeight = 26, kNoteHeight = 16, kHeadingHeight = 22;
+constexpr double kSheetMargin = 20, kCellGap = 12;
+constexpr double kSheetTitleHeight = 26, kNoteHeight = 16, kHeadingHeight = 22;
 constexpr double kRowCaptionHeight = 20, kCaptionHeight = 16, kRowGap = 14;
 constexpr double kNoteSize = 11;
 constexpr double kPixelsPerUnit = 2;
@@ -57,7 +57,7 @@ class SheetPainter {
         picture_(width_of(sheet, cell), height_of(sheet, cell), sheet.title) {}
 
   std::string png() {
-    double y = kMargin;
+    double y = kSheetMargin;
     y = head(y);
     for (const SheetRow& row : sheet_.rows) y = row_at(row, y);
     return picture_png(picture_, kPixelsPerUnit, rasters_);
@@ -67,13 +67,13 @@ class SheetPainter {
   static double width_of(const ContactSheet& sheet, double cell) {
     size_t columns = 3;  // room for the title
     for (const SheetRow& row : sheet.rows) columns = std::max(columns, row.images.size());
-    return 2 * kMargin + static_cast<double>(columns) * (cell + kGap) - kGap;
+    return 2 * kSheetMargin + static_cast<double>(columns) * (cell + kCellGap) - kCellGap;
   }
 
   static std::vector<std::string> note_lines(const ContactSheet& sheet, double cell) {
     std::vector<std::string> lines;
     for (const std::string& note : sheet.notes) {
-      for (std::string& line : wrapped(note, width_of(sheet, cell) - 2 * kMargin, kNoteSize))
+      for (std::string& line : wrapped(note, width_of(sheet, cell) - 2 * kSheetMargin, kNoteSize))
         lines.push_back(std::move(line));
     }
     return lines;
@@ -86,7 +86,7 @@ class SheetPainter {
   }
 
   static double height_of(const ContactSheet& sheet, double cell) {
-    double height = 2 * kMargin - kRowGap + kTitleHeight +
+    double height = 2 * kSheetMargin - kRowGap + kSheetTitleHeight +
                     static_cast<double>(note_lines(sheet, cell).size()) * kNoteHeight;
     if (!sheet.headings.empty()) height += kHeadingHeight;
     for (const SheetRow& row : sheet.rows) height += row_height(row, cell);
@@ -94,7 +94,7 @@ class SheetPainter {
   }
 
   double column(size_t number) const {
-    return kMargin + static_cast<double>(number) * (cell_ + kGap);
+    return kSheetMargin + static_cast<double>(number) * (cell_ + kCellGap);
   }
 
   void write(
@@ -108,11 +108,11 @@ class SheetPainter {
   }
 
   double head(double y) {
-    const double room = picture_.width() - 2 * kMargin;
-    write(sheet_.title, kMargin, y + 15, Ink::kStrong, 16, true, room);
-    y += kTitleHeight;
+    const double room = picture_.width() - 2 * kSheetMargin;
+    write(sheet_.title, kSheetMargin, y + 15, Ink::kStrong, 16, true, room);
+    y += kSheetTitleHeight;
     for (const std::string& note : notes_) {
-      write(note, kMargin, y + 10, Ink::kDim, kNoteSize, false, room);
+      write(note, kSheetMargin, y + 10, Ink::kDim, kNoteSize, false, room);
       y += kNoteHeight;
     }
     if (sheet_.headings.empty()) return y;
@@ -122,10 +122,10 @@ class SheetPainter {
   }
 
   double row_at(const SheetRow& row, double y) {
-    picture_.add(LineCommand{.points = {{kMargin, y + 2}, {picture_.width() - kMargin, y + 2}},
+    picture_.add(LineCommand{.points = {{kSheetMargin, y + 2}, {picture_.width() - kSheetMargin, y + 2}},
                              .ink = Ink::kGrid,
                              .width = 1});
-    write(row.caption, kMargin, y + 15, Ink::kText, 11, false, picture_.width() - 2 * kMargin);
+    write(row.caption, kSheetMargin, y + 15, Ink::kText, 11, false, picture_.width() - 2 * kSheetMargin);
     for (size_t i = 0; i < row.images.size(); ++i)
       image_at(row.images[i], column(i), y + kRowCaptionHeight);
     return y + row_height(row, cell_);

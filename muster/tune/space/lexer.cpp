@@ -10,7 +10,6 @@ namespace muster::tune {
 namespace {
 
 // Not <cctype>: the words do not depend on the locale.
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
 class Lexer {

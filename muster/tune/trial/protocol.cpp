@@ -22,7 +22,7 @@ Error refused(std::string what, std::string rule, std::string value = "", std::s
                       .hint = std::move(hint)});
 }
 
-bool is_letter(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; }
+bool is_alphabetic(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; }
 
 /// "nan", "inf" or nothing, for NaN, nan, Infinity, inf and the like.
 std::string_view not_finite(std::string_view word) {
@@ -48,12 +48,12 @@ std::string with_quoted_words(std::string_view text) {
     }
     in_string = c == '"';
     const size_t sign = (c == '-' || c == '+') && i + 1 < text.size() ? 1 : 0;
-    if (!is_letter(text[i + sign])) {
+    if (!is_alphabetic(text[i + sign])) {
       out += c;
       continue;
     }
     size_t end = i + sign;
-    while (end < text.size() && is_letter(text[end])) ++end;
+    while (end < text.size() && is_alphabetic(text[end])) ++end;
     const std::string_view kind = not_finite(text.substr(i + sign, end - i - sign));
     if (kind.empty()) {
       out += text.substr(i, end - i);
