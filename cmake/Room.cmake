@@ -31,10 +31,11 @@ function(muster_room room)
   muster_publish(${target} ${kind} NAME ${room} FOLDER ${room} PRIVATE_HEADERS ${ARG_PRIVATE_HEADERS})
 endfunction()
 
-# muster_unity(target area a.cpp b.cpp …)   compiles the sources of an area together, MUSTER_UNITY_BATCH to a translation unit
+# muster_unity(target area a.cpp b.cpp …)   compiles the sources of an area together, MUSTER_UNITY_BATCH to a translation unit;
+# areas that follow each other share one as far as they have room in it
 #
 # What a source costs is mostly its headers: six sources of distributed/monitor take 15 s together and 50 s one by one. Names in
-# unnamed namespaces must differ within an area. Off in the `dev` preset, where single files are edited; `make nightly` reads each
+# unnamed namespaces must differ within a room. Off in the `dev` preset, where single files are edited; `make nightly` reads each
 # source by itself, too, so that it includes what it uses. A source with SKIP_UNITY_BUILD_INCLUSION stays alone.
 #
 # CMake's own UNITY_BUILD would write the checkout's path into the units, which a compiler cache would then have to preprocess
@@ -58,6 +59,7 @@ function(muster_unity target area)
   endforeach()
 endfunction()
 
+# Writes what has come together, and begins anew. In the scope of muster_write_units.
 macro(muster_write_unit)
   if(text)
     set(unit ${CMAKE_CURRENT_BINARY_DIR}/unity/${target}/${first}.cpp)

@@ -12,7 +12,7 @@ import re
 import sys
 
 KINDS = [
-    (re.compile(r"muster/CMakeFiles/muster_(\w+)\.dir/unity/\w+/(\w+)_\d+\.cpp"), lambda m: (f"muster/{m[1]}", m[2])),
+    (re.compile(r"muster/CMakeFiles/muster_(\w+)\.dir/unity/\w+/(\w+)_\d+\.cpp"), lambda m: (f"muster/{m[1]}", re.sub(r"_\d+_to_", " to ", m[2]))),
     (re.compile(r"muster/CMakeFiles/muster_(\w+)\.dir/(?:\w+/)?(\w+)?"), lambda m: (f"muster/{m[1]}", "single sources")),
     (re.compile(r"muster/CMakeFiles/torch_pch"), lambda m: ("precompiled headers", "torch rooms")),
     (re.compile(r"CMakeFiles/(\w*test_pch)"), lambda m: ("precompiled headers", m[1])),

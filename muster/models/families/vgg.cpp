@@ -12,7 +12,7 @@
 namespace muster::models {
 namespace {
 
-constexpr int64_t kVggPooled = 7;          // height and width that the classifier sees
+constexpr int64_t kVggPooled = 7;       // height and width that the classifier sees
 constexpr int64_t kMostVggWidth = 512;  // channels of the last convolutions
 
 }  // namespace

@@ -65,7 +65,8 @@ std::vector<ModelPart> AlexnetImpl::parts() {
          .forward = [this, i, is_last](const at::Tensor& images) {
            at::Tensor x = conv_[i]->forward(images).relu_();
            if (kLayers[i].pooled) x = at::max_pool2d(x, 3, 2);
-           return is_last ? at::adaptive_avg_pool2d(x, {kAlexNetPooled, kAlexNetPooled}).flatten(1) : x;
+           return is_last ? at::adaptive_avg_pool2d(x, {kAlexNetPooled, kAlexNetPooled}).flatten(1)
+                          : x;
          }});
   }
   for (size_t i = 0; i < dropout_.size(); ++i) {

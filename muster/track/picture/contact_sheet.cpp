@@ -122,10 +122,17 @@ class SheetPainter {
   }
 
   double row_at(const SheetRow& row, double y) {
-    picture_.add(LineCommand{.points = {{kSheetMargin, y + 2}, {picture_.width() - kSheetMargin, y + 2}},
-                             .ink = Ink::kGrid,
-                             .width = 1});
-    write(row.caption, kSheetMargin, y + 15, Ink::kText, 11, false, picture_.width() - 2 * kSheetMargin);
+    picture_.add(
+        LineCommand{.points = {{kSheetMargin, y + 2}, {picture_.width() - kSheetMargin, y + 2}},
+                    .ink = Ink::kGrid,
+                    .width = 1});
+    write(row.caption,
+          kSheetMargin,
+          y + 15,
+          Ink::kText,
+          11,
+          false,
+          picture_.width() - 2 * kSheetMargin);
     for (size_t i = 0; i < row.images.size(); ++i)
       image_at(row.images[i], column(i), y + kRowCaptionHeight);
     return y + row_height(row, cell_);
