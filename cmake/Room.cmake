@@ -32,11 +32,12 @@ function(muster_room room)
 endfunction()
 
 # muster_unity(target area a.cpp b.cpp …)   compiles the sources of an area together, MUSTER_UNITY_BATCH to a translation unit;
-# areas that follow each other share one as far as they have room in it
+# areas that follow each other share one as far as they have room in it, unless the target is MUSTER_UNITY_BY_AREA
 #
 # What a source costs is mostly its headers: six sources of distributed/monitor take 15 s together and 50 s one by one. Names in
-# unnamed namespaces must differ within a room. Off in the `dev` preset, where single files are edited; `make nightly` reads each
-# source by itself, too, so that it includes what it uses. A source with SKIP_UNITY_BUILD_INCLUSION stays alone.
+# unnamed namespaces must differ within a room, and within an area of tests. Off in the `dev` preset, where single files are
+# edited; `make nightly` reads each source by itself, too, so that it includes what it uses. A source with
+# SKIP_UNITY_BUILD_INCLUSION stays alone.
 #
 # CMake's own UNITY_BUILD would write the checkout's path into the units, which a compiler cache would then have to preprocess
 # anew in each checkout.
@@ -78,6 +79,7 @@ function(muster_write_units target)
   get_target_property(groups ${target} MUSTER_UNITY_GROUPS)
   list(REMOVE_DUPLICATES groups)
   get_target_property(sources ${target} SOURCES)
+  get_target_property(by_area ${target} MUSTER_UNITY_BY_AREA)
   set(first "")
   set(last "")
   set(count 0)
@@ -92,7 +94,7 @@ function(muster_write_units target)
     endforeach()
     list(LENGTH members more)
     math(EXPR together "${count} + ${more}")
-    if(together GREATER MUSTER_UNITY_BATCH)
+    if(by_area OR together GREATER MUSTER_UNITY_BATCH)
       muster_write_unit()
     endif()
     foreach(member IN LISTS members)

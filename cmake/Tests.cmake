@@ -84,6 +84,7 @@ function(muster_room_tests folder)
     list(APPEND sources_of_${area} ${source})
   endforeach()
   list(REMOVE_DUPLICATES areas)
+  set_target_properties(${room}_tests PROPERTIES MUSTER_UNITY_BY_AREA ON)  # a test's names are short
   foreach(area IN LISTS areas)
     muster_unity(${room}_tests ${area} ${sources_of_${area}})
   endforeach()

@@ -22,7 +22,7 @@ std::string pattern_words(std::string_view pattern) {
 }
 
 /// '*', '_', '<' and the like say nothing here.
-std::string escaped(std::string_view text) {
+std::string markdown_escaped(std::string_view text) {
   std::string out;
   bool in_code = false;
   for (const char letter : text) {
@@ -44,17 +44,18 @@ std::string patterns_text(const ErrorRow& row, bool guesses) {
 }
 
 std::string row_page(const ErrorRow& row) {
-  std::string out = concat("### ", row.name, "\n\n", row.number, ". ", escaped(row.title), ".\n\n");
+  std::string out =
+      concat("### ", row.name, "\n\n", row.number, ". ", markdown_escaped(row.title), ".\n\n");
   out += concat("Said as ", patterns_text(row, false), ".");
   const std::string guesses = patterns_text(row, true);
   if (!guesses.empty()) out += concat(" Guessed from ", guesses, ".");
   out += "\n\n";
   for (const diagnose::Cause& cause : row.causes) {
-    out += concat("- ", escaped(cause.why));
+    out += concat("- ", markdown_escaped(cause.why));
     if (!cause.when.empty()) out += concat(" (If ", pattern_words(cause.when), " is near.)");
-    out += concat("\n  **Next step:** ", escaped(cause.step), '\n');
+    out += concat("\n  **Next step:** ", markdown_escaped(cause.step), '\n');
   }
-  out += concat("\nTo prove it: ", escaped(row.confirm), ".");
+  out += concat("\nTo prove it: ", markdown_escaped(row.confirm), ".");
   if (!row.checks.empty())
     out += concat(
         " On this machine: `muster doctor --checks ",
@@ -107,7 +108,7 @@ std::string catalogue_page() {
       "## Checks of this machine\n\n`muster doctor` without a log runs them all.\n\n"
       "| check | what it looks at |\n|---|---|\n";
   for (const diagnose::CheckEntry* check : diagnose::checks())
-    out += concat("| `", check->name, "` | ", escaped(check->help), " |\n");
+    out += concat("| `", check->name, "` | ", markdown_escaped(check->help), " |\n");
   return out;
 }
 
