@@ -42,6 +42,15 @@ at::Device ProcessGroup::host_device() const {
   return device();
 }
 
+std::chrono::milliseconds ProcessGroup::timeout() const { return state_->made_from.timeout; }
+
+void ProcessGroup::set_timeout(std::chrono::milliseconds timeout) const {
+  const auto bounded = bounded_timeout(timeout, "the timeout of a group");
+  state_->made_from.timeout = bounded;
+  for (const at::Device kind : c10d()->getDeviceTypes())
+    c10d()->getBackend(kind.type())->setTimeout(bounded);
+}
+
 void ProcessGroup::leave(const std::string& why) const {
   record_failure(*this, why);
   if (state_->made_from.exchange) state_->made_from.exchange->leave(rank(), why);

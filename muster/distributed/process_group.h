@@ -136,7 +136,9 @@ class ProcessGroup {
   Work recv_async(at::Tensor tensor, int from, const MessageOptions& options = {}) const;
 
   /// Bytes of any length, also none, by rank. On the root alone for gather_text, else empty.
-  std::vector<std::string> all_gather_text(const std::string& text) const;
+  /// `timeout`: of each of its two calls; 0: the group's.
+  std::vector<std::string> all_gather_text(const std::string& text,
+                                           std::chrono::milliseconds timeout = {}) const;
   std::vector<std::string> gather_text(const std::string& text, int root = 0) const;
   /// The root's.
   std::string broadcast_text(const std::string& text, int root = 0) const;
@@ -157,6 +159,13 @@ class ProcessGroup {
   /// others. All ranks give the same list.
   std::optional<ProcessGroup> subgroup(const std::vector<int>& ranks,
                                        const SplitOptions& options = {}) const;
+  /// How long an operation may take that says no time of its own: it, or a message.
+  std::chrono::milliseconds timeout() const;
+  /// From the next call on, and of the groups that are made from this one from now on; those that
+  /// are there keep theirs. All ranks say the same, at the same place among their calls. Messages
+  /// between hosts keep the time that the group was made with. Throws a usage error for less than 1 ms.
+  void set_timeout(std::chrono::milliseconds timeout) const;
+
   /// What rank `rank` of this group is in the group from which this one was made, and that one, to
   /// the first: what a launcher calls it.
   int world_rank(int rank) const;

@@ -201,9 +201,11 @@ at::Tensor bytes_of(const std::string& text, int64_t size, at::Device device) {
 }
 
 /// [world_size] on the CPU. Collective.
-at::Tensor lengths_on_ranks(const ProcessGroup& group, const std::string& text) {
+at::Tensor lengths_on_ranks(const ProcessGroup& group,
+                            const std::string& text,
+                            std::chrono::milliseconds timeout = {}) {
   const auto length = static_cast<int64_t>(text.size());
-  return group.all_gather(at::full({}, length, at::kLong).to(group.device())).cpu();
+  return group.all_gather(at::full({}, length, at::kLong).to(group.device()), timeout).cpu();
 }
 
 std::vector<std::string> texts_of(const at::Tensor& all, const at::Tensor& lengths) {
@@ -322,10 +324,11 @@ at::Tensor ProcessGroup::all_to_all(const at::Tensor& rows,
 void ProcessGroup::barrier() const { Caller{*state_->group, false}.barrier().wait(); }
 Work ProcessGroup::barrier_async() const { return Caller{*state_->group, true}.barrier(); }
 
-std::vector<std::string> ProcessGroup::all_gather_text(const std::string& text) const {
-  const at::Tensor lengths = lengths_on_ranks(*this, text);
+std::vector<std::string> ProcessGroup::all_gather_text(const std::string& text,
+                                                       std::chrono::milliseconds timeout) const {
+  const at::Tensor lengths = lengths_on_ranks(*this, text, timeout);
   const int64_t longest = lengths.max().item<int64_t>();
-  return texts_of(all_gather(bytes_of(text, longest, device())).cpu(), lengths);
+  return texts_of(all_gather(bytes_of(text, longest, device()), timeout).cpu(), lengths);
 }
 
 std::vector<std::string> ProcessGroup::gather_text(const std::string& text, int root) const {

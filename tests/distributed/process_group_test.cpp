@@ -1,6 +1,7 @@
 // How a process finds its group: environment, store, backends.
 #include "muster/distributed/process_group.h"
 
+#include <latch>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -309,6 +310,33 @@ TEST(Timeout, MayBeTheLongestThatThereIsAndNotNone) {
               HasSubstr("1 ms at least (got 0 ms)"));
   EXPECT_THAT(test::refusal_of([&] { distributed::init_process_group({.timeout = -kMax}, {}); }),
               HasSubstr("GroupOptions::timeout: 1 ms at least"));
+}
+
+// The other one comes when it has been missed, which would be in an hour otherwise.
+TEST(Timeout, OfAGroupCanBeSaidLaterAndLeavesGroupsThatAreThere) {
+  for (const char* backend : {"thread", "shm", "gloo"}) {
+    const distributed::ThreadWorld world(2, std::chrono::hours(1), backend);
+    std::latch missed(1);
+    const std::string error = test::error_of([&] {
+      world.run([&](const distributed::ProcessGroup& group) {
+        group.barrier();
+        const auto before = group.split(0, group.rank());
+        group.set_timeout(std::chrono::milliseconds(200));
+        EXPECT_EQ(group.timeout(), std::chrono::milliseconds(200));
+        EXPECT_EQ(before->timeout(), std::chrono::hours(1));
+        const auto part = before->split(0, group.rank());
+        EXPECT_EQ(part->timeout(), std::chrono::hours(1));
+        if (group.rank() == 1) return missed.wait();
+        EXPECT_THAT(test::error_of([&] { group.recv(torch::ones({2}), 1); }), HasSubstr("200 ms"));
+        EXPECT_THAT(test::error_of([&] { group.barrier(); }), HasSubstr("rank 1 did not come"));
+        missed.count_down();
+      });
+    });
+    EXPECT_EQ(error, test::kNoError) << backend;
+  }
+  const distributed::ThreadWorld alone(1);
+  EXPECT_THAT(test::refusal_of([&] { alone.group(0).set_timeout(std::chrono::milliseconds(0)); }),
+              HasSubstr("the timeout of a group: 1 ms at least (got 0 ms)"));
 }
 
 }  // namespace

@@ -263,6 +263,16 @@ std::string missing_text(int rank, const PeerView& peer) {
   return text + "; " + last_call(state) + in_step(state);
 }
 
+/// Of ranks that did not come, those that wait elsewhere: another rank is to blame.
+std::string waiting_text(std::span<const PeerView> peers, const std::vector<int>& missing) {
+  std::string text;
+  for (const int rank : missing) {
+    const PeerState& state = *peers[static_cast<size_t>(rank)].state;
+    if (!state.waits_for.empty()) text += concat("; rank ", rank, " waits in ", state.waits_for);
+  }
+  return text;
+}
+
 /// Of ranks that did not come, those that say what they work at, if any do: the others may wait for
 /// them.
 std::vector<int> at_work(std::span<const PeerView> peers, const std::vector<int>& missing) {
@@ -366,6 +376,7 @@ Diagnosis diagnose(const Stuck& stuck,
     }
     if (result.culprits.empty()) continue;
     result.kind = kind;
+    if (kind != Kind::kMissing) result.who += waiting_text(peers, found[Kind::kMissing]);
     // What the kernel or the rank itself says holds whenever it was heard.
     result.certain = kind == Kind::kStopped || kind == Kind::kEnded ||
                      (kind != Kind::kMissing && all_fresh(peers, result.culprits));

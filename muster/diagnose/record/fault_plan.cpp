@@ -32,6 +32,7 @@ class RuleParser {
     if (at == std::string_view::npos) return rule_;
     for (const std::string& condition_text : split(text_.substr(at + 1), ','))
       condition(trim(condition_text));
+    require_input();
     return rule_;
   }
 
@@ -40,6 +41,16 @@ class RuleParser {
     throw usage_error({.refused = concat("fault \"", text_, "\": ", what),
                        .rule = std::move(rule),
                        .hint = std::move(hint)});
+  }
+
+  /// A rule that could never strike is a mistake.
+  void require_input() const {
+    if (rule_.action != FaultAction::kNan || !rule_.op) return;
+    for (const OpKind kind : {OpKind::kRecv, OpKind::kRecvAny, OpKind::kBarrier})
+      if (*rule_.op == kind)
+        refuse_fault(concat("nan with op=", op_name(kind)),
+                     "it stands in the inputs of a call, and this one has none",
+                     kind == OpKind::kBarrier ? "" : "take op=send, on the rank that sends");
   }
 
   void action(std::string_view word) {

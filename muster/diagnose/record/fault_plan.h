@@ -39,7 +39,7 @@ using FaultPlan = std::vector<FaultRule>;
 /// `kill@rank=1,op=all_reduce,at=7; delay=200ms@op=broadcast; nan@rank=0,step=3`: rules between
 /// semicolons or line ends, each an action (kill, stop, throw, delay=DURATION, skip, reorder, nan)
 /// and, after an @, conditions between commas. Durations: 200ms, 1.5s, 2m. Throws a usage error
-/// that names the rule and what is wrong in it.
+/// that names the rule and what is wrong in it; a nan of a call that has no inputs can strike nothing.
 FaultPlan parse_fault_plan(std::string_view text);
 
 /// Reads back as the same plan.

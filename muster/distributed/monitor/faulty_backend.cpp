@@ -28,16 +28,19 @@ class SkippedWork : public c10d::Work {
   SkippedWork(int rank, const OpCall& call)
       : c10d::Work(rank, call.type),
         outputs_(call.outputs.empty() ? call.inputs : call.outputs),
+        peer_(call.root),
         future_(new_future()) {
     finish();
     future_->markCompleted(c10::IValue(outputs_));
   }
   bool wait(std::chrono::milliseconds) override { return true; }
+  int sourceRank() const override { return peer_; }
   std::vector<at::Tensor> result() override { return outputs_; }
   FuturePtr getFuture() override { return future_; }
 
  private:
   std::vector<at::Tensor> outputs_;
+  int peer_;
   FuturePtr future_;
 };
 
@@ -57,6 +60,7 @@ class HeldWork : public c10d::Work {
   std::exception_ptr exception() const override {
     return const_cast<HeldWork*>(this)->made().exception();
   }
+  int sourceRank() const override { return const_cast<HeldWork*>(this)->made().sourceRank(); }
   bool wait(std::chrono::milliseconds timeout) override { return made().wait(timeout); }
   std::vector<at::Tensor> result() override { return made().result(); }
   /// For callers that wait by the future alone (c10d's Reducer): made once the call is.
@@ -102,11 +106,11 @@ void put_nan(const std::vector<at::Tensor>& tensors) {
 
 }  // namespace
 
-FaultyBackend::FaultyBackend(c10::intrusive_ptr<c10d::Backend> inner,
-                             diagnose::FaultPlan plan,
-                             bool is_thread,
-                             std::shared_ptr<const diagnose::FlightRecorder> steps)
-    : DecoratedBackend(std::move(inner)), steps_(std::move(steps)) {
+RankFaults::RankFaults(diagnose::FaultPlan plan,
+                       int rank,
+                       bool is_thread,
+                       std::shared_ptr<const diagnose::FlightRecorder> steps)
+    : steps_(std::move(steps)) {
   for (diagnose::FaultRule& rule : plan) {
     const bool is_deadly =
         rule.action == diagnose::FaultAction::kKill || rule.action == diagnose::FaultAction::kStop;
@@ -115,19 +119,31 @@ FaultyBackend::FaultyBackend(c10::intrusive_ptr<c10d::Backend> inner,
           {.refused = concat("fault plan \"", fault_plan_text(diagnose::FaultPlan{rule}), "\""),
            .rule = "the ranks are threads of one process, which it would end as a whole",
            .hint = "use throw, or start processes with `muster run`"});
-    if (!rule.rank || *rule.rank == getRank()) rules_.push_back({rule});
+    if (!rule.rank || *rule.rank == rank) rules_.push_back({rule});
   }
 }
 
-FaultyBackend::~FaultyBackend() = default;
-
-bool FaultyBackend::strikes(Rule& rule, diagnose::OpKind kind) const {
+bool RankFaults::strikes(Rule& rule, diagnose::OpKind kind) const {
   const diagnose::FaultRule& fault = rule.rule;
   if (fault.op ? *fault.op != kind : diagnose::is_point_to_point(kind)) return false;
   if (fault.step && (!steps_ || steps_->step() != *fault.step)) return false;
   ++rule.calls;
   return !fault.at || rule.calls == *fault.at;
 }
+
+std::vector<diagnose::FaultRule> RankFaults::strike(diagnose::OpKind kind) {
+  std::vector<diagnose::FaultRule> struck;
+  const std::lock_guard lock(mutex_);
+  for (Rule& rule : rules_)
+    if (strikes(rule, kind)) struck.push_back(rule.rule);
+  return struck;
+}
+
+FaultyBackend::FaultyBackend(c10::intrusive_ptr<c10d::Backend> inner,
+                             std::shared_ptr<RankFaults> faults)
+    : DecoratedBackend(std::move(inner)), faults_(std::move(faults)) {}
+
+FaultyBackend::~FaultyBackend() = default;
 
 FaultyBackend::WorkPtr FaultyBackend::post_with_held(Posting& posting) {
   const auto held = std::exchange(held_, nullptr);
@@ -137,9 +153,8 @@ FaultyBackend::WorkPtr FaultyBackend::post_with_held(Posting& posting) {
 }
 
 FaultyBackend::WorkPtr FaultyBackend::around(const OpCall& call, Posting& posting) {
-  for (Rule& rule : rules_) {
-    if (!strikes(rule, call.kind)) continue;
-    switch (rule.rule.action) {
+  for (const diagnose::FaultRule& rule : faults_->strike(call.kind)) {
+    switch (rule.action) {
       case diagnose::FaultAction::kKill:
         ::kill(::getpid(), SIGKILL);
         break;
@@ -149,10 +164,9 @@ FaultyBackend::WorkPtr FaultyBackend::around(const OpCall& call, Posting& postin
       case diagnose::FaultAction::kThrow:
         throw environment_error(
             {.refused = concat("rank ", getRank(), ", ", diagnose::op_name(call.kind)),
-             .rule =
-                 concat("fault plan \"", fault_plan_text(diagnose::FaultPlan{rule.rule}), "\"")});
+             .rule = concat("fault plan \"", fault_plan_text(diagnose::FaultPlan{rule}), "\"")});
       case diagnose::FaultAction::kDelay:
-        std::this_thread::sleep_for(rule.rule.delay);
+        std::this_thread::sleep_for(rule.delay);
         break;
       case diagnose::FaultAction::kSkip:
         return c10::make_intrusive<SkippedWork>(getRank(), call);

@@ -47,7 +47,9 @@ struct MonitorOptions {
   size_t records = 1024;  ///< of the flight recorder, about 300 bytes each
   /// Each rank writes its flight record there when it fails; empty: nowhere.
   std::string flight_dir;
-  std::string faults;  ///< a fault plan (muster/diagnose/record/fault_plan.h), for tests; or empty
+  /// A fault plan (muster/diagnose/record/fault_plan.h), for tests; or empty. Of this group, and of those
+  /// that are made from it.
+  std::string faults;
 };
 
 /// `options`, where they leave flight_dir or faults empty, completed by MUSTER_FLIGHT_DIR and

@@ -202,6 +202,12 @@ diagnose::Diagnosis Monitor::diagnose_now(const diagnose::OpRecord& op) const {
                             heartbeats_.stale_s());
 }
 
+std::optional<diagnose::Diagnosis> Monitor::stopped_now(const diagnose::OpRecord& op) const {
+  diagnose::Diagnosis diagnosis = diagnose_now(op);
+  if (diagnosis.kind != diagnose::Diagnosis::Kind::kStopped) return std::nullopt;
+  return diagnosis;
+}
+
 /// Whether to fail before the backend does. Other operations are believed once every rank has shown
 /// its own twice: a call that its backend refuses is taken back. So is one behind it, which is
 /// another difference; what is none of these stays the first one, until it is too long ago to be
@@ -315,11 +321,20 @@ void Monitor::add_to_backends_error(const Failure& failure, const Error& error) 
   const Clock::duration patience =
       heartbeats_.heartbeat() + heartbeats_.fast_heartbeat() + heartbeats_.pass();
   WaitedTime waited(half_heartbeat());
+  // Who is stopped may go on before all are heard: a launcher that sees the first rank end tells the
+  // others to end, too.
+  std::optional<diagnose::Diagnosis> stopped = stopped_now(op);
   while (!heartbeats_.is_fresh(start) && !heartbeats_.store().lost && waited.look() < patience &&
-         !stopping())
+         !stopping()) {
     heartbeats_.wait_until(heartbeats_.version(), Clock::now() + heartbeats_.fast_heartbeat());
+    if (!stopped) stopped = stopped_now(op);
+  }
   // Behind the wait: of what came last the question above knows, and a diagnosis before it would not.
   diagnose::Diagnosis diagnosis = diagnose_now(op);
+  if (stopped && diagnosis.kind != diagnose::Diagnosis::Kind::kMismatch) {
+    stopped->common = diagnosis.common;
+    diagnosis = *std::move(stopped);
+  }
   // Who compared the ranks' calls has seen them all come; and who is late when one has ended is not
   // to blame.
   if (diagnosis.kind == diagnose::Diagnosis::Kind::kMissing &&

@@ -114,6 +114,8 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   MonitoredWorkPtr oldest(const std::vector<MonitoredWorkPtr>& works) const;
   std::vector<diagnose::PeerView> peers() const;
   diagnose::Diagnosis diagnose_now(const diagnose::OpRecord& op) const;
+  /// The same where ranks are stopped.
+  std::optional<diagnose::Diagnosis> stopped_now(const diagnose::OpRecord& op) const;
   void handle(Failure failure);
   void add_to_backends_error(const Failure& failure, const Error& error);
   void conclude(const diagnose::Diagnosis& diagnosis, const std::string& cause);

@@ -176,9 +176,14 @@ c10::intrusive_ptr<c10d::Backend> monitored(c10::intrusive_ptr<c10d::Backend> ba
     recorder = monitored->recorder();
     backend = std::move(monitored);
   }
-  if (options.faults.empty()) return backend;
-  return c10::make_intrusive<FaultyBackend>(
-      std::move(backend), diagnose::parse_fault_plan(options.faults), request.threads, recorder);
+  std::shared_ptr<RankFaults> faults;
+  if (const auto* parent = dynamic_cast<const FaultyBackend*>(request.parent))
+    faults = parent->faults();
+  else if (!options.faults.empty())
+    faults = std::make_shared<RankFaults>(
+        diagnose::parse_fault_plan(options.faults), request.rank, request.threads, recorder);
+  if (faults == nullptr) return backend;
+  return c10::make_intrusive<FaultyBackend>(std::move(backend), std::move(faults));
 }
 
 MonitoredBackend* monitored_in(c10d::Backend& backend) {

@@ -85,7 +85,8 @@ std::vector<std::vector<int64_t>> DistributedPipeline::State::agree_on_call(
     std::vector<int64_t> words, const std::optional<RankFailure>& failure) {
   words[kPipeline] = model.ranks.world_rank(0);
   words[kStep] = steps;
-  auto all = agree(model.groups.everyone, "the step was not begun", words, failure);
+  const auto& everyone = model.groups.everyone;
+  auto all = agree(everyone, "the step was not begun", words, failure, {}, options.stall_timeout);
   common_word(all, kStep, -1, "number of calls");
   common_word(all, kCall, -1, "call: 0 is forward(), 1 step(), 2 gather_model()");
   return all;
@@ -269,7 +270,8 @@ PipelineStep DistributedPipeline::State::run(StepRequest request) {
   }
   auto& spans = made.timeline.ranks;
   if (trains && options.gathers_timeline)
-    spans = gather_spans(model.ranks, spans[static_cast<size_t>(model.ranks.rank())]);
+    spans = gather_spans(
+        model.ranks, spans[static_cast<size_t>(model.ranks.rank())], options.stall_timeout);
   return made;
 }
 

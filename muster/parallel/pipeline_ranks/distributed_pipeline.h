@@ -46,8 +46,10 @@ struct DistributedPipelineOptions {
   std::optional<c10::Device> device = {};  ///< of this rank's stages; else the group's
   /// A message that takes longer ends the step; 0: the group's timeout.
   std::chrono::milliseconds timeout{0};
-  /// So long a rank that has done its part of a step, or has given it up, waits for the others; 0: as
-  /// long as the group does. Longer than a step takes.
+  /// So long a rank waits for the others to come to a step, and, when it has done its part of it or has
+  /// given it up, for them to do theirs; 0: as long as the group does. Longer than a step takes, and
+  /// than what a rank does between two. Where ranks wait else (averages over replicas, clip_grad_norm()),
+  /// the groups' timeout holds: see SplitOptions of the mesh.
   std::chrono::milliseconds stall_timeout{0};
   /// Called on each rank whose step fails, by the thread that made it, before gradients are dropped.
   /// Must not throw.

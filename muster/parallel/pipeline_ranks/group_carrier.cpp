@@ -48,21 +48,20 @@ Handed GroupCarrier::receive(const Action& action, c10::Device device) {
 }
 
 void GroupCarrier::give_up(const std::vector<Action>& list, size_t next) noexcept {
-  bool waits = true;
-  try {
-    post_.discard_found();
-  } catch (const std::exception&) {
-    waits = false;
-  }
+  const auto quietly = [](auto&& pass) {
+    try {
+      pass();
+    } catch (const std::exception&) {  // the failure before it is the one to tell
+    }
+  };
+  quietly([&] { post_.discard_found(); });
   for (; next < list.size(); ++next) {
     const Action& action = list[next];
-    try {
+    quietly([&] {
       if (is_send(action.kind)) post_.send_given_up(peer_of(action), tag_of(action));
-      // Whoever does not come once would be waited for again and again; what he sends is dropped later.
-      if (is_receive(action.kind) && waits) post_.discard(peer_of(action), tag_of(action));
-    } catch (const std::exception&) {  // the failure before it is the one to tell
-      waits = false;
-    }
+      if (is_receive(action.kind) && !post_.is_late())
+        post_.discard(peer_of(action), tag_of(action));
+    });
   }
 }
 

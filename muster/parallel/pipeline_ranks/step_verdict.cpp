@@ -101,7 +101,7 @@ std::vector<std::vector<int64_t>> agree(const distributed::ProcessGroup& group,
     return by_rank;
   }
   const std::vector<std::string> texts = group.all_gather_text(
-      claim == kStalled ? stall->text : (failure ? tensor::what_of(failure->error) : ""));
+      claim == kStalled ? stall->text : (failure ? tensor::what_of(failure->error) : ""), timeout);
   const bool is_cause = verdict.rank == group.rank();
   if (claim == kFailed || (is_cause && claim == kLetDown)) std::rethrow_exception(failure->error);
   const std::string& said = texts[static_cast<size_t>(verdict.rank)];

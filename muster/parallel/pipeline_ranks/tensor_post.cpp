@@ -100,10 +100,19 @@ void TensorPost::send_head(int to, int tag, Head head) {
               options_for(tag));
 }
 
+void TensorPost::take(const at::Tensor& tensor, int from, int tag) {
+  try {
+    group_.recv(tensor, from, options_for(tag));
+  } catch (...) {
+    is_late_ = true;
+    throw;
+  }
+}
+
 TensorPost::Head TensorPost::receive_head(int from, int tag) {
   const auto words = [&](int64_t count) {
     const at::Tensor message = at::empty(count, at::device(head_device_).dtype(at::kLong));
-    group_.recv(message, from, options_for(tag));
+    take(message, from, tag);
     const at::Tensor here = message.cpu();
     return Words(here.const_data_ptr<int64_t>(), here.const_data_ptr<int64_t>() + count);
   };
@@ -202,7 +211,7 @@ Handed TensorPost::read(Head& head, int from, int tag, c10::Device device) {
         sizes,
         at::device(way_of(word[kWay])).dtype(static_cast<at::ScalarType>(word[kDtype])),
         word[kChannelsLast] != 0 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
-    group_.recv(in_memory_order(tensor), from, options_for(tag));
+    take(in_memory_order(tensor), from, tag);
     handed.tensors.push_back(tensor);
     handed.needs_gradient.push_back(word[kAwaited] != 0);
     head.next += static_cast<size_t>(kSizes + word[kDims]);

@@ -34,7 +34,10 @@ class TensorPost {
   /// same group before. The same on all ranks.
   void begin_series(int64_t number) { series_ = number; }
   /// Nor are letters of other steps.
-  void begin(int64_t step) { step_ = step; }
+  void begin(int64_t step) {
+    step_ = step;
+    is_late_ = false;
+  }
 
   /// Waits for nobody.
   void send(int to, int tag, const Handed& handed) { send(to, tag, handed, false); }
@@ -55,6 +58,9 @@ class TensorPost {
   void discard(int from, int tag);
   /// Drops what receive() has left of a letter when it threw.
   void discard_found();
+  /// Whether a message of this step has not come, in time or at all. Whoever does not come once would
+  /// be waited for again and again; what he sends is dropped by its number later.
+  bool is_late() const { return is_late_; }
   /// False once a letter has been left in its middle: what comes behind it cannot be told apart.
   bool is_whole() const { return is_whole_; }
 
@@ -76,6 +82,7 @@ class TensorPost {
       throw;
     }
   }
+  void take(const at::Tensor& tensor, int from, int tag);
   void send(int to, int tag, const Handed& handed, bool stays_unchanged);
   void send_head(int to, int tag, Head head);
   Head receive_head(int from, int tag);
@@ -89,6 +96,7 @@ class TensorPost {
   int64_t series_ = 0, step_ = 0;
   std::map<std::pair<int, int>, Head> found_;  // by rank and tag
   bool is_whole_ = true;
+  bool is_late_ = false;
 };
 
 }  // namespace muster::parallel

@@ -55,13 +55,11 @@ void TiedLetters::add_gradients() {
 }
 
 void TiedLetters::give_up() noexcept {
-  bool waits = true;
   const auto letter = [&](int from, int to, int tag) {
     try {
       if (from == rank_ && to != rank_) post_.send_given_up(to, tag);
-      if (to == rank_ && from != rank_ && waits) post_.discard(from, tag);
+      if (to == rank_ && from != rank_ && !post_.is_late()) post_.discard(from, tag);
     } catch (const std::exception&) {  // the failure before it is the one to tell
-      waits = false;
     }
   };
   for (; values_done_ < pairs_.size(); ++values_done_) {

@@ -1,6 +1,9 @@
 #include "muster/train/replicas/gather_named.h"
 
+#include <algorithm>
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <ATen/ops/empty.h>
@@ -33,6 +36,25 @@ tensor::NamedTensorList gather_named(const distributed::ProcessGroup& group,
     }
   }
   return gathered;
+}
+
+tensor::NamedTensorList in_order_of(const torch::nn::Module& module,
+                                    const tensor::NamedTensorList& state) {
+  std::vector<std::string> kinds;
+  std::map<std::string_view, at::Tensor> by_name;
+  for (const auto& [name, tensor] : state) {
+    by_name[name] = tensor;
+    const std::string kind = name.substr(0, name.find('/') + 1);
+    if (std::ranges::find(kinds, kind) == kinds.end()) kinds.push_back(kind);
+  }
+  tensor::NamedTensorList ordered;
+  for (const std::string& kind : kinds) {
+    for (const auto& item : module.named_parameters()) {
+      const auto found = by_name.find(kind + item.key());
+      if (found != by_name.end()) ordered.emplace_back(found->first, found->second);
+    }
+  }
+  return ordered;
 }
 
 }  // namespace muster::train

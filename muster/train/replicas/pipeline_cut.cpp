@@ -32,6 +32,7 @@ constexpr const char* kRanksKey = "ranks";
 constexpr const char* kScheduleKey = "schedule";
 constexpr const char* kSplitKey = "split";
 constexpr const char* kMicroBatchesKey = "micro_batches";
+constexpr const char* kGivenKey = "given";          // whether the split was said
 constexpr const char* kTreatmentKey = "treatment";  // what runs again / waits on the host, in bits
 constexpr const char* kPredictedKey = "predicted";  // by stage; see to_json(StageAccount)
 constexpr const char* kMeasuredKey = "measured";    // likewise
@@ -237,54 +238,6 @@ int64_t stage_of(size_t block, const pipeline::Split& first_block) {
   return next - first_block.begin() - 1;
 }
 
-std::string treatment_text(const PipelineCut& cut) {
-  const auto again = std::ranges::count(cut.checkpointed, true);
-  const auto offloaded = std::ranges::count(cut.offloaded, true);
-  return concat(again > 0 ? concat("; ", again, " of ", cut.blocks.size(), " units run again") : "",
-                offloaded > 0 ? concat("; activations of ",
-                                       offloaded,
-                                       offloaded == 1 ? " stage wait" : " stages wait",
-                                       " on the host")
-                              : "");
-}
-
-std::string room_text(const PipelineCut& cut) {
-  using Kind = parallel::BlockRule::Kind;
-  if (!(cut.times_room > 1)) return "";
-  const std::string more = concat(fixed(100 * (cut.times_room - 1), 0), " % more");
-  if (!text_of_treatment(cut).empty() && cut.rule.kind == Kind::kBudget)
-    return concat("; it wants ", more, " than the memory that is free, less a twentieth");
-  return concat(
-      "; no cut fits into the memory that is free, less a twentieth: this one wants least, ",
-      more,
-      cut.rule.kind == Kind::kOff ? "; --activation-checkpointing blocks may keep less" : "");
-}
-
-std::string schedule_text(const PipelineCut& cut) {
-  const bool has_fewer = cut.micro_batches < cut.asked_micro_batches;
-  return concat(
-      cut.schedule,
-      " of ",
-      counted(cut.micro_batches, "micro-batch", "micro-batches"),
-      has_fewer ? concat(" of two samples at least (", cut.asked_micro_batches, " were asked for)")
-                : "");
-}
-
-std::string choice_text(const PipelineCut& cut, const PipelineStrategyOptions& options) {
-  const bool was_open = options.split == kMeasured && cut.first_block.size() > 1;
-  if (!cut.is_measured && !was_open) return "";
-  std::vector<std::string> again;
-  if (options.schedule == kMeasured) again.push_back("schedule=" + cut.schedule);
-  if (options.micro_batches == kMeasuredMicroBatches)
-    again.push_back(concat("micro_batches=", cut.micro_batches));
-  again.push_back("split=" + text_of_split(cut.first_block));
-  return concat(" (",
-                cut.is_measured ? "measured: " + cut.forecast : "as it was measured before",
-                "; the same again: ",
-                join(again, ","),
-                ")");
-}
-
 std::vector<std::string> names_of(const std::vector<Block>& blocks) {
   std::vector<std::string> names;
   for (const Block& block : blocks) names.push_back(block.name);
@@ -295,7 +248,8 @@ Json record_of(const PipelineCut& cut, int64_t ranks, const std::vector<StageAcc
   Json record = {{kRanksKey, ranks},
                  {kScheduleKey, cut.schedule},
                  {kMicroBatchesKey, cut.micro_batches},
-                 {kSplitKey, text_of_split(cut.first_block)}};
+                 {kSplitKey, text_of_split(cut.first_block)},
+                 {kGivenKey, cut.was_given}};
   if (const std::string treatment = text_of_treatment(cut); !treatment.empty())
     record[kTreatmentKey] = treatment;
   if (!cut.predicted.empty()) record[kPredictedKey] = to_json(cut.predicted);
@@ -355,6 +309,12 @@ PipelineCut cut_module(std::vector<Block> blocks,
   PipelineMeasurements measured(cut.blocks, request, ranks, cut.checkpointed);
   PipelineStrategyOptions options = as_before(asked, request.record, ranks);
   cut.asked_micro_batches = asked.micro_batches;
+  cut.batch = request.plan.batch_per_rank;
+  cut.replicas = request.group.world_size() / ranks;
+  // Of a record without a word: what was measured was predicted, too.
+  if (options.split != kMeasured)
+    cut.was_given = asked.split != kMeasured ||
+                    request.record.value(kGivenKey, !request.record.contains(kPredictedKey));
   if (options.micro_batches != kMeasuredMicroBatches)
     options.micro_batches = pieces_of_batch(request.plan.batch_per_rank, options.micro_batches);
   const auto& schedule = schedule_with_fewest_stages(options);

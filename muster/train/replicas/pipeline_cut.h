@@ -51,8 +51,11 @@ struct PipelineCut {
   int64_t asked_micro_batches = 0;  ///< as the options say
   std::vector<bool> checkpointed;   ///< by block; empty: none
   std::vector<bool> offloaded;      ///< by stage; empty: none
-  bool is_measured = false;         ///< what the options leave open, now
-  parallel::BlockRule rule;         ///< of --activation-checkpointing
+  /// Samples of a batch on each replica, and how many replicas share a batch of the run.
+  int64_t batch = 0, replicas = 1;
+  bool is_measured = false;  ///< what the options leave open, now
+  bool was_given = false;    ///< its split was said: now, or of a run that goes on when it was made
+  parallel::BlockRule rule;  ///< of --activation-checkpointing
   /// Of a measured one that does not fit into the ranks' memory: how many times what a rank has it
   /// takes, which is the least but within a budget of activations; else 1.
   double times_room = 1;
@@ -90,11 +93,12 @@ PipelineCut cut_module(std::vector<parallel::Block> blocks,
                        std::string_view owner);
 
 /// " (measured: …; the same again: split=0/2)": how a choice that the options leave open came about, now or
-/// before this run, and the parameters that leave nothing to measure. Empty where they left none open.
+/// before this run, where it was measured or given, and the parameters that leave nothing to measure. Empty
+/// where they left none open.
 std::string choice_text(const PipelineCut& cut, const PipelineStrategyOptions& options);
 /// "; no cut fits …", where none does, or nothing.
 std::string room_text(const PipelineCut& cut);
-/// "1f1b of 4 micro-batches"; also how many were asked for, if that is more.
+/// "1f1b of 4 micro-batches"; also how many were asked for, if that is more, and why they are fewer.
 std::string schedule_text(const PipelineCut& cut);
 /// "; 2 of 6 units run again; activations of 1 stage wait on the host", or less of it.
 std::string treatment_text(const PipelineCut& cut);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
-#include <map>
+#include <list>
 #include <optional>
 #include <set>
 #include <utility>
@@ -18,6 +18,7 @@
 #include "muster/base/path_names.h"
 #include "muster/base/text.h"
 #include "muster/distributed/device_mesh.h"
+#include "muster/distributed/timeout_scope.h"
 #include "muster/parallel/pipeline_ranks/distributed_pipeline.h"
 #include "muster/pipeline/draw/gantt.h"
 #include "muster/pipeline/schedule/schedule.h"
@@ -82,6 +83,7 @@ class PipelineStrategy final : public Strategy {
     const auto loss = [this](const Tensors& outputs, const Tensors& targets) {
       return loss_of(outputs, number_from(targets));
     };
+    const double message_timeout = options_.timeout > 0 ? options_.timeout : options_.stall_timeout;
     pipe_.emplace(
         cut_.blocks,
         mesh_,
@@ -96,7 +98,7 @@ class PipelineStrategy final : public Strategy {
                                              .synchronizes = !options_.gantt.empty(),
                                              .gathers_timeline = !options_.gantt.empty(),
                                              .device = device_,
-                                             .timeout = timeout_of(options_.timeout),
+                                             .timeout = timeout_of(message_timeout),
                                              .stall_timeout = timeout_of(options_.stall_timeout),
                                              .before_drop = [this] { note_drop(); }});
     if (!options_.gantt.empty()) {
@@ -104,6 +106,7 @@ class PipelineStrategy final : public Strategy {
     }
     find_own();
     optimizer_ = make_optimizer(request.plan, request.rules, own_parameters());
+    bound_waits();
   }
 
   bool trains_in_pieces() const override { return true; }
@@ -160,6 +163,7 @@ class PipelineStrategy final : public Strategy {
   void check_other_buffers();
   void note_drop() noexcept;
   void find_own();
+  void bound_waits();
   bool is_own(const at::Tensor& tensor) const {
     return own_.contains(tensor.storage().unsafeGetStorageImpl());
   }
@@ -190,6 +194,7 @@ class PipelineStrategy final : public Strategy {
   StepMemory memory_;
   std::vector<memory::OwnedMemory> dropped_;  // the gradients, by a step that failed
   std::vector<StageAccount> measured_;        // by stage
+  std::list<distributed::TimeoutScope> waits_;
 };
 
 void PipelineStrategy::find_own() {
@@ -209,6 +214,14 @@ void PipelineStrategy::find_own() {
   const at::Tensor last = at::full({1}, own, at::kLong).to(group().device());
   if (group().world_size() > 1) group().all_reduce(last, c10d::ReduceOp::MAX);
   seeing_rank_ = static_cast<int>(last.item<int64_t>() - 1);
+}
+
+/// From now on a rank waits for others no longer than stall_timeout, wherever it is: whoever stands still
+/// between two steps, or in an evaluation, is missed there. What was measured before may take longer.
+void PipelineStrategy::bound_waits() {
+  if (options_.stall_timeout == 0) return;
+  for (const auto& each : {group(), mesh_.group(kStages), mesh_.group(kData)})
+    waits_.emplace_back(each, timeout_of(options_.stall_timeout));
 }
 
 /// By their names in the module, under which any strategy saves their state.
@@ -316,23 +329,7 @@ at::Tensor PipelineStrategy::loss_of(const Tensors& outputs, size_t piece) {
 
 tensor::NamedTensorList PipelineStrategy::optimizer_state() {
   if (mesh_.coordinate(kData) != 0) return {};
-  const tensor::NamedTensorList all = gather_named(mesh_.group(kStages), optimizer().state());
-  // In the order that one rank's would have: by kind, then as the module has its parameters.
-  std::vector<std::string> kinds;
-  std::map<std::string_view, at::Tensor> by_name;
-  for (const auto& [name, tensor] : all) {
-    by_name[name] = tensor;
-    const std::string kind = name.substr(0, name.find('/') + 1);
-    if (std::ranges::find(kinds, kind) == kinds.end()) kinds.push_back(kind);
-  }
-  tensor::NamedTensorList state;
-  for (const std::string& kind : kinds) {
-    for (const auto& item : module()->named_parameters()) {
-      const auto found = by_name.find(kind + item.key());
-      if (found != by_name.end()) state.emplace_back(found->first, found->second);
-    }
-  }
-  return state;
+  return in_order_of(*module(), gather_named(mesh_.group(kStages), optimizer().state()));
 }
 
 void PipelineStrategy::load_optimizer_state(const tensor::NamedTensorList& state) {

@@ -30,11 +30,12 @@ inline constexpr Param kPipelineParams[] = {
     param<&PipelineStrategyOptions::timeout>("timeout",
                                              "in seconds: a message between stages that takes "
                                              "longer ends the run, which names the stage "
-                                             "that stalled; 0: as long as the group waits"),
+                                             "that stalled; 0: as stall_timeout says"),
     param<&PipelineStrategyOptions::stall_timeout>(
         "stall_timeout",
-        "in seconds: how long ranks wait at the end of a step for one that stalls, which the error "
-        "names where it stands; longer than a step; 0: as long as the group waits")};
+        "in seconds: how long ranks wait for one that stands still, in a step or between two, "
+        "which the error names where it stands; longer than a step; 0: as long as the group "
+        "waits")};
 
 /// The options that `params` say. Throws a usage error that names `owner` for what makes no
 /// pipeline.

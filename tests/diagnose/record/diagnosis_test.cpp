@@ -23,6 +23,13 @@ OpRecord allreduce(int64_t elements) {
   return record;
 }
 
+OpRecord receive_from(int root) {
+  OpRecord record = allreduce(2);
+  record.kind = OpKind::kRecv;
+  record.root = root;
+  return record;
+}
+
 /// Ranks that have called the same 40 operations, #0 to #39, and do #40 now.
 class Group {
  public:
@@ -226,14 +233,13 @@ TEST(Diagnosis, ARankThatEndedAfterItsPartIsNotToBlame) {
 }
 
 TEST(Diagnosis, ARankThatWaitsElsewhereIsShownThere) {
-  Group group(2);
+  Group group(3);
   group.call(0, allreduce(9));
-  OpRecord receive = allreduce(2);
-  receive.kind = OpKind::kRecv;
-  receive.root = 0;
-  group.call(1, receive);
+  group.call(1, receive_from(0));
   EXPECT_THAT(group.diagnose().who,
               HasSubstr("rank 1 did not come: it waits in recv from 0 tag 0 float32[2] for 4.9 s"));
+  group.view(2).life = Life::kStopped;
+  EXPECT_THAT(group.diagnose().who, HasSubstr("; rank 1 waits in recv from 0 tag 0 float32[2]"));
 }
 
 TEST(Diagnosis, OfRanksThatDidNotComeThoseAreNamedThatSayWhatTheyWorkAt) {
@@ -248,10 +254,7 @@ TEST(Diagnosis, OfRanksThatDidNotComeThoseAreNamedThatSayWhatTheyWorkAt) {
 
 TEST(Diagnosis, OfAMessageOnlyThePeerCounts) {
   Group group(3);
-  OpRecord receive = allreduce(2);
-  receive.kind = OpKind::kRecv;
-  receive.root = 1;
-  group.call(0, receive);
+  group.call(0, receive_from(1));
   group.view(2).life = Life::kGone;
   EXPECT_THAT(group.diagnose().culprits, ElementsAre(1));
   group.view(1).life = Life::kGone;
@@ -289,10 +292,7 @@ TEST(Diagnosis, AServerThatSaidWhyItFailedIsNotNamedForWhatBecameOfItSince) {
 
 TEST(Diagnosis, TheEndOfTheStoreIsNoEndForThoseWhoDoNotNeedItsServer) {
   Group group(3);
-  OpRecord receive = allreduce(2);
-  receive.kind = OpKind::kRecv;
-  receive.root = 1;
-  group.call(0, receive);
+  group.call(0, receive_from(1));
   group.view(2).life = Life::kGone;  // it has returned
   const StoreView lost{.lost = true, .server_rank = 2};
   EXPECT_THAT(group.diagnose(lost).culprits, ElementsAre(1));

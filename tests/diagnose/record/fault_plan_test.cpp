@@ -58,6 +58,9 @@ TEST(FaultPlan, BadRulesAreRefusedWithWhatIsWrong) {
   EXPECT_THAT(refusal("skip@step=-1"), HasSubstr("step is a number from 0"));
   EXPECT_THAT(refusal("skip@at=1,at=2"), HasSubstr("at is given twice"));
   EXPECT_THAT(refusal("skip@op=send,op=recv"), HasSubstr("op is given twice"));
+  EXPECT_THAT(refusal("nan@rank=1,op=recv"),
+              HasSubstr("nan with op=recv: it stands in the inputs"));
+  EXPECT_THAT(refusal("nan@op=barrier"), HasSubstr("this one has none"));
   EXPECT_THAT(refusal("skip=3"), HasSubstr("delay alone has a value"));
   EXPECT_THAT(refusal("delay@rank=1"), HasSubstr("delay without a value"));
   EXPECT_THAT(refusal("nan; skip@,"), HasSubstr("fault \"skip@,\""));

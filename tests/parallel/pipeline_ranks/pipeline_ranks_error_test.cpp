@@ -33,6 +33,7 @@ using parallel::Block;
 using parallel::DistributedPipeline;
 using parallel::Tensors;
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -277,6 +278,30 @@ TEST_P(PipelineOfRanksOver, EndsWhenAStageBlocksForEverAndNamesWhereItStands) {
     // Rank 3 waited for rank 2, which waited for rank 1.
     EXPECT_THAT(said[rank], Not(HasSubstr("rank 2 did not come: it")));
   }
+}
+
+// It does so when both others have said it.
+TEST_P(PipelineOfRanksOver, EndsWhenARankDoesNotComeToAStepAndNamesIt) {
+  std::vector<torch::nn::Sequential> nets{net_of(3), net_of(3), net_of(3)};
+  std::vector<std::string> said(3);
+  std::latch others(2);
+  const torch::Tensor x = torch::randn({4, 3}, torch::kDouble);
+  const std::string error = test::error_of([&] {
+    ThreadWorld(3, std::chrono::hours(1), GetParam()).run([&](const ProcessGroup& group) {
+      const auto me = size_t(group.rank());
+      Faults none;
+      DistributedPipeline pipe(blocks_with(nets[me], none),
+                               group,
+                               &mean_of,
+                               {.micro_batches = 4, .stall_timeout = std::chrono::seconds(2)});
+      if (me == 1) return others.wait();
+      said[me] = test::error_of([&] { pipe.step({x}, {x}); });
+      others.count_down();
+    });
+  });
+  EXPECT_EQ(error, test::kNoError);
+  for (const size_t rank : {0, 2})
+    EXPECT_THAT(said[rank], ContainsRegex("rank ([02], )?1(, 2)? did not come"));
 }
 
 TEST(PipelineOfRanksFails, NamingTheRankThatHasEnded) {

@@ -140,7 +140,7 @@ TEST(PipelineBatchCommand, FindsABatchOfFewerSamplesThanMicroBatchesAreAskedFor)
   EXPECT_GE(found_in(run.err), 50) << run.err;
   EXPECT_LT(found_in(run.err), 100) << run.err;
   EXPECT_THAT(run.err, ContainsRegex("probes of 100 .out of memory., 1, "));
-  EXPECT_THAT(run.err, HasSubstr(" of two samples at least (100 were asked for)"));
+  EXPECT_THAT(run.err, HasSubstr(" (100 were asked for, of two samples at least: "));
   EXPECT_THAT(run.err, Not(HasSubstr("the step is made again")));
   const CappedRun none = run_with("none", 134'000);
   EXPECT_EQ(none.code, 1);

@@ -136,16 +136,31 @@ TEST(PipelineStages, AreOfTheTreatmentOfTheirCut) {
   EXPECT_EQ(measured_before(record_of(plain, 2, measured), none, 2), measured);
 }
 
+TEST(PipelineCut, SaysWhetherItWasMeasuredOrGivenBefore) {
+  PipelineCut cut{.first_block = {0, 2}, .schedule = "1f1b", .micro_batches = 6};
+  EXPECT_EQ(choice_text(cut, {}), " (as it was measured before; the same again: split=0/2)");
+  cut.was_given = true;
+  EXPECT_EQ(choice_text(cut, {}), " (as it was given before; the same again: split=0/2)");
+  EXPECT_EQ(choice_text(cut, {.split = "0/2"}), "");
+}
+
 TEST(PipelineCut, SaysHowManyMicroBatchesThereAreAndWhatHasNoRoom) {
   PipelineCut cut{.schedule = "1f1b", .micro_batches = 6, .asked_micro_batches = 6};
   EXPECT_EQ(schedule_text(cut), "1f1b of 6 micro-batches");
   cut.asked_micro_batches = 0;
   EXPECT_EQ(schedule_text(cut), "1f1b of 6 micro-batches");
   cut.asked_micro_batches = 100;
+  cut.batch = 12;
   EXPECT_EQ(schedule_text(cut),
-            "1f1b of 6 micro-batches of two samples at least (100 were asked for)");
-  cut.micro_batches = 1;
-  EXPECT_THAT(schedule_text(cut), ::testing::StartsWith("1f1b of 1 micro-batch of two samples"));
+            "1f1b of 6 micro-batches (100 were asked for, of two samples at least: a batch has 12; "
+            "take --batch-size 200, or micro_batches=6)");
+  cut.micro_batches = cut.batch = 1;
+  cut.asked_micro_batches = 4;
+  cut.replicas = 2;
+  EXPECT_EQ(
+      schedule_text(cut),
+      "1f1b of 1 micro-batch (4 were asked for, of two samples at least: a batch has 1 on each "
+      "replica; take --batch-size 16, or micro_batches=1)");
   EXPECT_EQ(room_text(cut), "");
   cut.times_room = 1.88;
   EXPECT_EQ(room_text(cut),

@@ -132,6 +132,7 @@ TEST(PipelineTraining, ResumesBitForBitWithTheCutThatItHad) {
   const Ran resumed = run_as(
       "pipeline:micro_batches=2", options, 2, broken_folder.path(), broken.result.checkpoint);
   expect_same_state(resumed.last, whole.last);
+  EXPECT_EQ(resumed.last.loop.at("strategy").at("given"), true);
 }
 
 // What was predicted when units were measured, and how the stages ran, is in the checkpoints, of a run
@@ -162,6 +163,7 @@ TEST(PipelineTraining, KeepsPredictedAndMeasuredStages) {
   const Ran resumed =
       run_as("pipeline:micro_batches=2", options, 2, folder.path(), broken.result.checkpoint);
   EXPECT_EQ(resumed.last.loop.at("strategy").at("predicted"), record.at("predicted"));
+  EXPECT_EQ(resumed.last.loop.at("strategy").at("given"), false);
 }
 
 struct CutChange {
