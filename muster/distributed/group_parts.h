@@ -62,8 +62,8 @@ class GroupParts {
     state_->made_from = request;
     state_->monitor = parent.monitor;
     state_->monitor.group = name;
-    state_->monitor.faults
-        .clear();  // the parent's strike here, too, as ranks of the first group have them
+    // The parent's strike here, too, as ranks of the first group have them.
+    state_->monitor.faults.clear();
     state_->server_rank = parent.server_rank;
     state_->path = parent.path + path + "/";
     for (const int rank : members)
