@@ -327,14 +327,16 @@ class CheckedGloo final : public Gloo, public Messenger {
   WorkPtr floats_of(const Tensors& tensors, const Tensors& bits, const WorkPtr& call) {
     auto work =
         c10::make_intrusive<PendingWork>(getRank(), call->retrieveOpType(), compared_++, tensors);
-    call->getFuture()->addCallback([work, tensors, bits](c10::ivalue::Future& done) {
+    call->getFuture()->addCallback([work, to = tensors, bits](c10::ivalue::Future& done) mutable {
+      std::exception_ptr error;
       try {
         if (done.hasError()) std::rethrow_exception(done.exception_ptr());
-        for (size_t i = 0; i < tensors.size(); ++i) put_from_ordered_bits(tensors[i], bits[i]);
+        for (size_t i = 0; i < to.size(); ++i) put_from_ordered_bits(to[i], bits[i]);
       } catch (...) {
-        return work->fail(std::current_exception());
+        error = std::current_exception();
       }
-      work->complete();
+      to.clear();
+      PendingWork::end_for_another(std::move(work), error);
     });
     return work;
   }

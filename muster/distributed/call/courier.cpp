@@ -56,13 +56,9 @@ Courier::Outcome Courier::failed(const Receive& receive, const std::string& why)
 }
 
 /// Runs callbacks: without the lock.
-void Courier::tell(const std::vector<Outcome>& outcomes) {
-  for (const Outcome& outcome : outcomes) {
-    if (!outcome.work) continue;
-    if (outcome.error)
-      outcome.work->fail(outcome.error);
-    else
-      outcome.work->complete();
+void Courier::tell(std::vector<Outcome> outcomes) {
+  for (Outcome& outcome : outcomes) {
+    if (outcome.work) PendingWork::end_for_another(std::move(outcome.work), outcome.error);
   }
 }
 
@@ -211,7 +207,7 @@ bool Courier::send_first(int to) {
   }
   changed_.notify_all();
   lock.unlock();
-  tell(outcomes);
+  tell(std::move(outcomes));
   return moved;
 }
 
@@ -248,10 +244,12 @@ void Courier::deliver(int from, const MessageHead& head, const at::Tensor& bytes
     if (!ending_) peer(from).kept.push_back({head, bytes});
     return;
   }
-  const Receive receive = std::move(*found);
+  Receive receive = std::move(*found);
   receives_.erase(found);
   lock.unlock();
-  tell({put(receive, from, {head, bytes})});
+  std::vector<Outcome> outcomes{put(receive, from, {head, bytes})};
+  receive = {};  // holds the tensor, too
+  tell(std::move(outcomes));
 }
 
 Courier::Outcome Courier::put(const Receive& receive, int from, const Kept& kept) const {
@@ -292,7 +290,7 @@ void Courier::fail_receives(int from, const std::string& why) {
       return true;
     });
   }
-  tell(outcomes);
+  tell(std::move(outcomes));
 }
 
 /// Returns when the next one is over.
@@ -328,7 +326,7 @@ void Courier::watch_deadlines() {
     }
     changed_.notify_all();
     lock.unlock();
-    tell(outcomes);
+    tell(std::move(outcomes));
     lock.lock();
   }
 }
@@ -368,7 +366,7 @@ void Courier::close(const std::string& reason) {
     for (const auto& work : moving_) work->abort();
     changed_.notify_all();
   }
-  tell(outcomes);
+  tell(std::move(outcomes));
   for (std::thread& thread : threads) {
     if (thread.get_id() == std::this_thread::get_id())
       thread.detach();  // a callback of ours dropped the group

@@ -97,7 +97,7 @@ class Courier : public std::enable_shared_from_this<Courier> {
   void start_watch();
   Outcome failed(const Send& send, int to, const std::string& why) const;
   Outcome failed(const Receive& receive, const std::string& why) const;
-  static void tell(const std::vector<Outcome>& outcomes);
+  static void tell(std::vector<Outcome> outcomes);
 
   const int rank_;
   const Transfer send_, receive_;

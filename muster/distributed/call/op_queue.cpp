@@ -48,12 +48,7 @@ void OpQueue::run_next(std::unique_lock<std::mutex>& lock) {
   const bool more = !items_.empty() || closed_;
   lock.unlock();
   if (more) changed_.notify_all();
-  if (error) {
-    item.work->fail(error);
-  } else {
-    item.work->complete();
-  }
-  item.work.reset();
+  PendingWork::end_for_another(std::move(item.work), error);
   lock.lock();
 }
 

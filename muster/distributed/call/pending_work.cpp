@@ -49,20 +49,29 @@ void PendingWork::complete() {
   run_callbacks([&] { future_->markCompleted(c10::IValue(outputs_)); });
 }
 
-void PendingWork::complete_for_another(PendingWorkPtr work) {
+void PendingWork::end_for_another(PendingWorkPtr work, const std::exception_ptr& error) {
   const auto holds = std::make_shared<char>();
   work->held_ = holds;
   work->completer_ = std::this_thread::get_id();
   const PendingWorkPtr last = std::move(work);
-  last->complete();
+  error ? last->fail(error) : last->complete();
 }
 
-/// Of what is a few instructions away, unless that thread has lost its core.
+/// Of what is a few instructions away, unless that thread has lost its core: for seconds, on a machine
+/// that others fill.
 void PendingWork::await_release() const {
-  constexpr std::chrono::milliseconds kPatience{20};
+  constexpr std::chrono::seconds kPatience{10};
+  constexpr int kYields = 1000;
   if (completer_ == std::this_thread::get_id()) return;
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (!held_.expired() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  for (int looks = 0; !held_.expired(); ++looks) {
+    if (looks < kYields) {
+      std::this_thread::yield();
+    } else {
+      if (std::chrono::steady_clock::now() > deadline) return;
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
 }
 
 void PendingWork::fail(const std::exception_ptr& error) {

@@ -45,10 +45,12 @@ class PendingWork : public c10d::Work {
   /// What one of them throws is not the caller's, who completes the works of other ranks, too: it
   /// comes out of `wait`, as far as that ends later.
   void complete();
-  /// The same on a thread that is not the rank's, and that gives its reference away: whoever waits goes
-  /// on when this thread holds neither the work nor its tensors any more, so that what memory the rank
-  /// has then does not hang on which of the two is faster (but 20 ms later at most).
-  static void complete_for_another(c10::intrusive_ptr<PendingWork> work);
+  /// Either, on a thread that may not be the waiter's, and that gives its only reference away: whoever
+  /// waits goes on when this thread holds neither the work nor its tensors any more, so that what memory
+  /// the waiter has then does not hang on which of the two is faster. (A callback that itself waits for
+  /// the waiter keeps it for 10 s.)
+  static void end_for_another(c10::intrusive_ptr<PendingWork> work,
+                              const std::exception_ptr& error = {});
   void fail(const std::exception_ptr& error);
   void fail(const std::string& text);  ///< an environment error
 
@@ -77,7 +79,7 @@ class PendingWork : public c10d::Work {
   std::exception_ptr callback_error_;  // under mutex_, as the next two
   std::shared_ptr<diagnose::FlightRecorder> recorder_;
   uint64_t record_ = 0;
-  // Of complete_for_another(), set before the end.
+  // Of end_for_another(), set before the end.
   std::weak_ptr<const void> held_;
   std::thread::id completer_;
 };

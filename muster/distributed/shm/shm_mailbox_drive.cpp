@@ -3,6 +3,7 @@
 #include <map>
 #include <utility>
 
+#include "muster/base/error.h"
 #include "muster/distributed/shm/futex.h"
 #include "muster/distributed/shm/shm_mailbox.h"
 
@@ -26,16 +27,15 @@ std::string ShmMailbox::text_of(const Receive& receive, const std::string& why) 
 /// Tells works how they ended, which runs callbacks: without the lock.
 void ShmMailbox::complete_outcomes(std::unique_lock<std::mutex>& lock) {
   while (!outcomes_.empty()) {
-    const std::vector<Outcome> outcomes = std::exchange(outcomes_, {});
+    std::vector<Outcome> outcomes = std::exchange(outcomes_, {});
     lock.unlock();
-    for (const Outcome& outcome : outcomes) {
-      if (outcome.failure.empty()) {
-        outcome.work->complete();
-      } else if (outcome.misfit) {
-        outcome.work->fail(std::make_exception_ptr(misfit(outcome.failure)));
-      } else {
-        outcome.work->fail(outcome.failure);
-      }
+    for (Outcome& outcome : outcomes) {
+      std::exception_ptr error;
+      if (!outcome.failure.empty())
+        error = outcome.misfit
+                    ? std::make_exception_ptr(misfit(outcome.failure))
+                    : std::make_exception_ptr(environment_error({.refused = outcome.failure}));
+      PendingWork::end_for_another(std::move(outcome.work), error);
     }
     lock.lock();
     changed_.notify_all();

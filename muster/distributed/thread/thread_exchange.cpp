@@ -132,7 +132,7 @@ PendingWorkPtr ThreadExchange::post(int rank,
       return work;
     }
     whole.parts.clear();
-    for (PendingWorkPtr& each : whole.works) PendingWork::complete_for_another(std::move(each));
+    for (PendingWorkPtr& each : whole.works) PendingWork::end_for_another(std::move(each));
   }
   return work;
 }
@@ -244,7 +244,7 @@ void ThreadExchange::deliver(const Sent& sent, Receive receive) {
   }
   receive.work->set_source(sent.from);
   receive.tensor.reset();
-  PendingWork::complete_for_another(std::move(receive.work));
+  PendingWork::end_for_another(std::move(receive.work));
 }
 
 std::shared_ptr<ThreadExchange> ThreadExchange::part(const std::string& key,

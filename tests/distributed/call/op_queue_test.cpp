@@ -1,8 +1,11 @@
 // Operations in the order in which they were issued, and who runs them.
 #include "muster/distributed/call/op_queue.h"
 
+#include <atomic>
+#include <chrono>
 #include <latch>
 
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 namespace muster::distributed {
@@ -51,6 +54,30 @@ TEST(OpQueue, GoesOnAfterACallbackThatThrows) {
       second, [] {}, false);
   done.wait();
   EXPECT_THROW(first->wait(), std::runtime_error);
+  queue->close("the test is over");
+}
+
+// A step that runs out of memory or not by what the queue's thread still holds would have other numbers
+// in each run.
+TEST(OpQueue, HoldsNothingWhenAWaiterGoesOn) {
+  const auto queue = std::make_shared<OpQueue>([] { return std::string(); });
+  const at::Tensor tensor = at::zeros({4});
+  auto work = c10::make_intrusive<PendingWork>(
+      0, c10d::OpType::ALLREDUCE, 0, std::vector<at::Tensor>{tensor}, queue);
+  std::latch told(1);
+  std::atomic<bool> is_over = false;
+  work->getFuture()->addCallback([&](c10::ivalue::Future&) {
+    told.count_down();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // as a thread without a core
+    is_over = true;
+  });
+  queue->submit(
+      work, [] {}, false);
+  told.wait();
+  work->wait();
+  EXPECT_TRUE(is_over);
+  work.reset();
+  EXPECT_EQ(tensor.use_count(), 1);
   queue->close("the test is over");
 }
 
