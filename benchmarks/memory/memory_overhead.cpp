@@ -1,7 +1,8 @@
 // What the levels of muster::memory cost a training step. See run.py.
 //     memory_overhead                       interleaved rounds of all levels, medians, as a table
 //     memory_overhead NET LEVEL STEPS       one level alone, for counting instructions around it
-// NET: mlp (tiny operators) or cnn. LEVEL: bare (no allocator of ours), off, L0, L1, L2, leaks.
+// NET: mlp (tiny operators) or cnn. LEVEL: bare (no allocator of ours), off, L0, L1, L1-each
+// (looks_every = 1), L2, leaks.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -62,6 +63,7 @@ struct Recorded {
     static const std::map<std::string, memory::Level> levels{{"off", memory::Level::kOff},
                                                              {"L0", memory::Level::kCounters},
                                                              {"L1", memory::Level::kTags},
+                                                             {"L1-each", memory::Level::kTags},
                                                              {"L2", memory::Level::kLayers}};
     if (level == "bare") return;
     if (level == "off") {
@@ -71,8 +73,11 @@ struct Recorded {
     const auto found = levels.find(level);
     tracker.emplace(*work.net,
                     work.optimizer.get(),
-                    memory::TrackerOptions{.level = found == levels.end() ? memory::Level::kLayers
-                                                                          : found->second});
+                    memory::TrackerOptions{
+                        .level = found == levels.end() ? memory::Level::kLayers : found->second,
+                        .looks_every = level == "L1-each"   ? 1U
+                                       : level == "L1-none" ? 1000000U
+                                                            : 32U});
     if (level == "leaks") finder.emplace(*tracker);
   }
   void end_step() {
@@ -107,7 +112,7 @@ void compare(const std::string& net, int rounds, int steps) {
   std::map<std::string, std::vector<double>> times, ratios;
   for (int round = 0; round < rounds; ++round) {
     double off = 0;
-    for (const std::string level : {"off", "L0", "L1", "L2", "leaks"}) {
+    for (const std::string level : {"off", "L0", "L1", "L1-each", "L2", "leaks"}) {
       Recorded recorded(level, work);
       work.step();
       const double time = seconds_of(steps, [&] { measured_step(work, recorded); });
@@ -116,7 +121,7 @@ void compare(const std::string& net, int rounds, int steps) {
       ratios[level].push_back(time / off);
     }
   }
-  for (const std::string level : {"off", "L0", "L1", "L2", "leaks"})
+  for (const std::string level : {"off", "L0", "L1", "L1-each", "L2", "leaks"})
     std::printf("%-4s %-6s %10.1f us per step, median ratio %.3f\n",
                 net.c_str(),
                 level.c_str(),

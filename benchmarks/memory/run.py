@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 
-LEVELS = ["bare", "off", "L0", "L1", "L2", "leaks"]
+LEVELS = ["bare", "off", "L0", "L1", "L1-each", "L2", "leaks"]
 
 
 def instructions(program, net, level, steps):

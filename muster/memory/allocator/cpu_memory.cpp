@@ -19,7 +19,9 @@ namespace {
 /// Whether what asks LibTorch's CPU allocator comes to ours.
 bool stands_in_the_way() {
   const uint64_t before = this_thread_state.allocations;
+  this_thread_state.is_probing = true;
   const c10::DataPtr probe = c10::GetCPUAllocator()->allocate(1);
+  this_thread_state.is_probing = false;
   return this_thread_state.allocations != before;
 }
 
@@ -62,7 +64,10 @@ void update_level(CpuMemory& memory) {
     if (memory.recordings[i] > 0) level = static_cast<Level>(i);
   }
   memory.level.store(level);
-  watch_operators(level);
+  const bool names = memory.names_are_missing.load() ||
+                     memory.recordings[static_cast<size_t>(Level::kTags)] > memory.nameless;
+  watch_operators(level, names);
+  memory.names_are_told.store(level == Level::kTags && names, kRelaxed);
 }
 
 }  // namespace
@@ -76,9 +81,29 @@ Recording::Recording(Level level) : level_(level) {
 }
 
 Recording::~Recording() {
+  name_operators(Names::kTold);
   CpuMemory& memory = cpu_memory();
   const std::lock_guard lock(memory.mutex);
   --memory.recordings[static_cast<size_t>(level_)];
+  update_level(memory);
+}
+
+void Recording::name_operators(Names names) {
+  if (level_ != Level::kTags) return;
+  CpuMemory& memory = cpu_memory();
+  const std::lock_guard lock(memory.mutex);
+  if (names == names_ && !memory.names_are_missing.load()) return;
+  memory.nameless += static_cast<int>(names) - static_cast<int>(names_);
+  names_ = names;
+  memory.names_are_missing.store(false);
+  update_level(memory);
+}
+
+void miss_names() {
+  CpuMemory& memory = cpu_memory();
+  const std::unique_lock lock(memory.mutex, std::try_to_lock);  // the lock's holder may allocate
+  if (!lock || memory.names_are_missing.load()) return;
+  memory.names_are_missing.store(true);
   update_level(memory);
 }
 

@@ -33,7 +33,7 @@ enum class Level : uint8_t {
 };
 
 /// While it lives, CPU blocks are recorded to this level at least. Any thread, any number of them.
-/// Operators are told apart from kTags on, for 0.5 to 1 us each. Throws an environment
+/// Operators of forwards are named from kTags on, for 0.3 to 1 us each. Throws an environment
 /// error where another allocator stands in the way: one of a higher priority, or that of a
 /// testing::FakeAccelerator, which is to be made after the first Recording.
 class Recording {
@@ -43,8 +43,14 @@ class Recording {
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
+  /// Of Level::kTags: how blocks of a forward get the operator that made them, and whether it would
+  /// build a graph. By habit: Note [Habits], where all recordings of that level say so.
+  enum class Names : uint8_t { kTold, kByHabit };
+  void name_operators(Names names);
+
  private:
   Level level_;
+  Names names_ = Names::kTold;
 };
 
 /// The highest of all recordings.

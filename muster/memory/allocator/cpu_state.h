@@ -105,15 +105,22 @@ struct CpuMemory {
   std::atomic<int64_t> capacity{0};
   std::atomic<uint32_t> iteration{0};
   std::atomic<uint16_t> threads{0};
+  std::atomic<bool> names_are_told{false};  // by LibTorch, at kTags
+  std::atomic<bool> names_are_missing{
+      false};  // some allocation had no habit; written under the mutex
   FaultCount faults;
   Shares shares;
   BlockLists lists;
   std::mutex mutex;  // of what follows
   std::array<int, 4> recordings{};
+  int nameless = 0;  // of those of kTags, which take operators' names from habits
   c10::Allocator* ours = nullptr;
 };
 
 CpuMemory& cpu_memory();
+
+/// LibTorch tells names of operators until the next name_operators(). From any allocation.
+void miss_names();
 
 /// Asks `cpu_memory().inner`. Lives as long as the process.
 c10::Allocator* make_tagged_allocator();

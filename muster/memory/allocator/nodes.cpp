@@ -11,6 +11,7 @@
 #include <ATen/SequenceNumber.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/nn/module.h>
 
 #include "muster/memory/allocator/cpu_memory.h"
@@ -83,7 +84,7 @@ class NodeTag final : public AnomalyMetadata {
               .op = thread.op,
               .iteration = memory_iteration(),
               .thread = this_thread_number(),
-              .in_backward = thread.in_backward,
+              .in_backward = thread.in_backward || torch::autograd::get_current_node() != nullptr,
               .in_evaluation = module != nullptr && !module->is_training(),
               .sequence = at::sequence_number::peek()};
     NodeLists::Shard& shard = lists.shards[facts_.thread % NodeLists::kShards];

@@ -78,7 +78,7 @@ struct Counted {
   std::array<std::atomic<int64_t>, kCountedScopes> ran_of_scope{};
   std::mutex mutex;                                          // of what follows
   std::map<std::pair<uint32_t, uint32_t>, int64_t> chained;  // by scope and operator
-  at::CallbackHandle plain = at::INVALID_CALLBACK_HANDLE, with_inputs = plain, backward = plain;
+  at::CallbackHandle names = at::INVALID_CALLBACK_HANDLE, with_inputs = names, backward = names;
 };
 
 Counted& counted() {
@@ -138,7 +138,6 @@ void look_at_inputs(const at::RecordFunction& function, ThreadState& thread) {
   }
 }
 
-template <bool Inputs>
 std::unique_ptr<at::ObserverContext> begin_operator(const at::RecordFunction& function) {
   ThreadState& thread = this_thread_state;
   const bool graph = function.seqNr() >= 0;
@@ -146,7 +145,7 @@ std::unique_ptr<at::ObserverContext> begin_operator(const at::RecordFunction& fu
     thread.op = operator_id(function.name());
     thread.grad_mode = graph;
     follow_iteration(thread, memory_iteration());
-    if constexpr (Inputs) look_at_inputs(function, thread);
+    look_at_inputs(function, thread);
   }
   if (graph) {
     counted().places.put(at::RecordFunction::currentThreadId(),
@@ -196,16 +195,13 @@ void end_node(const at::RecordFunction&, at::ObserverContext*) {
   thread.in_backward = outer.in_backward;
 }
 
-std::unique_ptr<at::ObserverContext> begin_either(const at::RecordFunction& function) {
-  return function.scope() == at::RecordScope::BACKWARD_FUNCTION ? begin_node(function)
-                                                                : begin_operator<false>(function);
-}
-
-void end_either(const at::RecordFunction& function, at::ObserverContext* context) {
-  if (function.scope() == at::RecordScope::BACKWARD_FUNCTION)
-    end_node(function, context);
-  else
-    end_operator(function, context);
+std::unique_ptr<at::ObserverContext> begin_name(const at::RecordFunction& function) {
+  ThreadState& thread = this_thread_state;
+  if (thread.op_depth++ == 0) {
+    thread.op = operator_id(function.name());
+    thread.grad_mode = function.seqNr() >= 0;
+  }
+  return nullptr;
 }
 
 /// Those that are not wanted are taken away: for each node of a backward LibTorch goes through all
@@ -218,17 +214,16 @@ void turn(at::CallbackHandle& handle, bool on, const at::RecordFunctionCallback&
 
 }  // namespace
 
-void watch_operators(Level level) {
+void watch_operators(Level level, bool names) {
   using at::RecordFunctionCallback;
   using at::RecordScope;
   Counted& all = counted();
-  turn(all.plain,
-       level == Level::kTags,
-       RecordFunctionCallback(&begin_either, &end_either)
-           .scopes({RecordScope::FUNCTION, RecordScope::BACKWARD_FUNCTION}));
+  turn(all.names,
+       level == Level::kTags && names,
+       RecordFunctionCallback(&begin_name, &end_operator).scopes({RecordScope::FUNCTION}));
   turn(all.with_inputs,
        level == Level::kLayers,
-       RecordFunctionCallback(&begin_operator<true>, &end_operator)
+       RecordFunctionCallback(&begin_operator, &end_operator)
            .needsInputs(true)
            .scopes({RecordScope::FUNCTION}));
   turn(all.backward,

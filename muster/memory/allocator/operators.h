@@ -20,9 +20,15 @@ enum class Level : uint8_t;
 // it), and, in a node of a backward, the scope and layer in which its forward ran. Forward and
 // backward are matched by thread and autograd's sequence number, in a table of the last 65536
 // nodes; a node that has fallen out of it gets the scope that is open around the backward.
+//
+// That costs 0.3 to 1 us for each of them, as much as a small operator. All of it is done from
+// Level::kLayers on. At Level::kTags an allocation itself asks which node of a backward runs and in
+// which scope that was made (maker.h, Note [Scope log]); the functions say no more than the name of
+// an operator, and whether it would build a graph, and are taken away where that is known without
+// them (Note [Habits]).
 
-/// Called at a change of the level of recordings, under their lock.
-void watch_operators(Level level);
+/// Called at a change of the level of recordings, under their lock. `names`: at Level::kTags.
+void watch_operators(Level level, bool names);
 
 /// Storages of parameters -> layer_id(). Operators of all threads look into it at Level::kLayers
 /// until the next call; a map that is replaced lives on.
@@ -40,14 +46,15 @@ struct ChainedOperator {
 std::vector<ChainedOperator> take_chained_operators();
 
 /// Nodes of backwards that ran since the last call, and those of them whose forward was in an
-/// earlier iteration.
+/// earlier iteration; of Level::kLayers.
 struct BackwardNodes {
   int64_t ran = 0;
   int64_t of_earlier_iterations = 0;
 };
 BackwardNodes take_backward_nodes();
 
-/// How many nodes ran so far whose forward was in a scope, by the scope's id; of ids below 4096.
+/// How many nodes ran so far whose forward was in a scope, by the scope's id; of ids below 4096 and
+/// of Level::kLayers.
 std::vector<int64_t> nodes_run_by_scope();
 
 }  // namespace muster::memory

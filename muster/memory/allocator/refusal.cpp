@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "muster/memory/allocator/cpu_memory.h"
+#include "muster/memory/allocator/maker.h"
 #include "muster/memory/allocator/names.h"
 #include "muster/memory/allocator/thread_state.h"
 
@@ -13,15 +14,15 @@ std::atomic<RefusalListener> refusal_listener{nullptr};
 
 }  // namespace
 
-BlockTag this_thread_tag() {
-  const ThreadState& thread = this_thread_state;
-  return {.scope = thread.scope,
-          .op = thread.op,
-          .layer = thread.layer,
+BlockTag this_thread_tag(int64_t bytes) {
+  const Maker maker = maker_of(recorded_level(), bytes);
+  return {.scope = maker.scope,
+          .op = maker.op,
+          .layer = this_thread_state.layer,
           .iteration = memory_iteration(),
-          .owner = thread.in_backward ? Owner::kGradient
-                   : thread.grad_mode ? Owner::kActivation
-                                      : Owner::kOther};
+          .owner = maker.in_backward    ? Owner::kGradient
+                   : maker.builds_graph ? Owner::kActivation
+                                        : Owner::kOther};
 }
 
 std::string tag_name(uint32_t id) { return name_of(id); }

@@ -6,6 +6,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/memory/allocator/names.h"
+#include "muster/memory/allocator/scope_log.h"
 #include "muster/memory/allocator/thread_state.h"
 
 namespace muster::memory {
@@ -38,6 +39,7 @@ Limits& limits() {
 void enter(uint32_t path) {
   this_thread_state.scope = path;
   this_thread_state.layer = 0;
+  note_scope_change(path);
 }
 
 }  // namespace

@@ -16,8 +16,8 @@ struct BlockTag {
   Owner owner = Owner::kOther;
 };
 
-/// A few loads; no lock.
-BlockTag this_thread_tag();
+/// Of an allocation of so many bytes. A few loads and, seldom, a lock.
+BlockTag this_thread_tag(int64_t bytes);
 
 /// The name of a scope or an operator, and of a layer.
 std::string tag_name(uint32_t id);

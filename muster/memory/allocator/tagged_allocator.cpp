@@ -12,6 +12,7 @@
 #include "muster/base/text.h"
 #include "muster/memory/allocator/cpu_state.h"
 #include "muster/memory/allocator/events.h"
+#include "muster/memory/allocator/maker.h"
 #include "muster/memory/allocator/refusal.h"
 
 namespace muster::memory {
@@ -38,7 +39,7 @@ void describe_refusal(size_t bytes, int64_t live, const std::string& words, bool
   if (cpu_events().is_on()) {
     cpu_events().add({.address = static_cast<uint64_t>(std::max<int64_t>(0, capacity - live)),
                       .bytes = static_cast<int64_t>(bytes),
-                      .tag = this_thread_tag(),
+                      .tag = this_thread_tag(static_cast<int64_t>(bytes)),
                       .thread = this_thread_number(),
                       .kind = AllocationEvent::Kind::kRefused});
   }
@@ -131,18 +132,19 @@ void note_event(Block& block, AllocationEvent::Kind kind) {
 void tag(Block& block, Level level) {
   CpuMemory& memory = cpu_memory();
   const ThreadState& thread = this_thread_state;
-  block.scope = thread.scope;
-  block.op = thread.op;
+  const Maker maker = maker_of(level, block.bytes);
+  block.scope = maker.scope;
+  block.op = maker.op;
   block.layer = level >= Level::kLayers ? thread.layer : 0;
   block.iteration = memory.iteration.load(kRelaxed);
   block.thread = this_thread_number();
-  if (thread.in_backward) {
+  if (maker.in_backward) {
     block.flags |= Block::kBackward;
     block.owner.store(Owner::kGradient, kRelaxed);
-  } else if (thread.grad_mode) {
+  } else if (maker.builds_graph) {
     block.owner.store(Owner::kActivation, kRelaxed);
   }
-  if (thread.grad_mode) block.flags |= Block::kGradMode;
+  if (maker.builds_graph) block.flags |= Block::kGradMode;
   block.flags |= Block::kListed;
   memory.shares.add(block.owner.load(kRelaxed), block.layer, block.bytes);
   memory.lists.add(block);

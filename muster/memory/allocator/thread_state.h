@@ -15,6 +15,7 @@ struct ThreadState {
   bool grad_mode = false;    ///< the operator would build a graph
   bool in_backward = false;  ///< a node of a graph runs
   bool marked = false;       ///< FailingThread
+  bool is_probing = false;   ///< an allocation of ours, under the lock of recordings
   uint64_t allocations = 0;  ///< that came to our allocator
   uint32_t seen_iteration = 0;
   uint64_t first_sequence = 0;  ///< of autograd's numbers in `seen_iteration`

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <set>
+#include <functional>
 #include <string_view>
 
 #include <torch/nn/module.h>
@@ -10,6 +10,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/memory/allocator/habits.h"
 #include "muster/memory/allocator/names.h"
 #include "muster/memory/allocator/operators.h"
 #include "muster/memory/tracker/owned_tensors.h"
@@ -19,6 +20,8 @@ namespace muster::memory {
 namespace {
 
 std::atomic<bool> tracker_lives{false};
+
+constexpr uint32_t kLookedAtFirst = 3;
 
 size_t index_of(Owner owner) { return static_cast<size_t>(owner); }
 
@@ -36,11 +39,16 @@ int64_t sum_of(const OwnerBytes& bytes) {
 
 }  // namespace
 
-Tracker::OnlyOne::OnlyOne(Level level) {
-  if (level == Level::kOff) {
+Tracker::OnlyOne::OnlyOne(const TrackerOptions& options) {
+  if (options.level == Level::kOff) {
     throw usage_error({.refused = "a memory::Tracker of Level::kOff",
                        .rule = "it counts bytes at least",
                        .hint = "Level::kCounters"});
+  }
+  if (options.looks_every == 0) {
+    throw usage_error({.refused = "a memory::Tracker that looks every 0 iterations",
+                       .rule = "looks_every is at least 1",
+                       .hint = "1 looks at operators and module in all"});
   }
   if (tracker_lives.exchange(true)) {
     throw usage_error({.refused = "a second memory::Tracker",
@@ -57,10 +65,11 @@ Tracker::Tracker(torch::nn::Module& module,
     : module_(module),
       optimizer_(optimizer),
       options_(std::move(options)),
-      only_one_(options_.level),
+      only_one_(options_),
       recording_(options_.level) {
   first_mark_ = memory_iteration() + 1;
   set_memory_iteration(first_mark_);
+  look_at_module();
   claim();
   map_layers();
   reset_cpu_peak();
@@ -73,44 +82,72 @@ Tracker::~Tracker() {
   if (!mapped_.empty()) set_layers({});
 }
 
-Tracker::Claims Tracker::claims() const {
-  Claims all;
-  const at::NoGradGuard no_grad;
-  for (const at::Tensor& parameter : module_.parameters()) {
-    all.emplace_back(parameter, Owner::kParameter);
-    if (parameter.grad().defined()) all.emplace_back(parameter.grad(), Owner::kGradient);
-  }
-  for (const at::Tensor& buffer : module_.buffers()) all.emplace_back(buffer, Owner::kBuffer);
+/// Walking a module makes the names of all its tensors, which costs more than all else here.
+void Tracker::look_at_module() {
+  parameters_ = module_.parameters();
+  buffers_ = module_.buffers();
+}
+
+/// What is claimed twice is whose it was claimed for last: of tied memory, the parameter's.
+void Tracker::claim() {
+  unrecorded_storages_.clear();
   std::vector<at::Tensor> state;
   if (options_.optimizer_state)
     state = options_.optimizer_state();
   else if (optimizer_ != nullptr)
     state = state_tensors(*optimizer_);
-  for (at::Tensor& tensor : state) all.emplace_back(std::move(tensor), Owner::kOptimizerState);
-  return all;
+  for (const at::Tensor& tensor : state) claim_one(tensor, Owner::kOptimizerState);
+  for (const at::Tensor& buffer : buffers_) claim_one(buffer, Owner::kBuffer);
+  for (const at::Tensor& parameter : parameters_) {
+    if (parameter.defined()) claim_one(parameter.grad(), Owner::kGradient);
+  }
+  for (const at::Tensor& parameter : parameters_) claim_one(parameter, Owner::kParameter);
+  sum_unrecorded();
 }
 
-void Tracker::claim() {
+void Tracker::claim_one(const at::Tensor& tensor, Owner owner) {
+  if (!tensor.defined() || !tensor.has_storage()) return;
+  const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+  if (tensor.is_cpu()) {
+    Block* block = block_of(storage->data_ptr());
+    if (block != nullptr && (block->flags & Block::kCounted) != 0) return mark_owner(*block, owner);
+  }
+  unrecorded_storages_.push_back(
+      {storage, tensor.device(), owner, static_cast<int64_t>(storage->nbytes())});
+}
+
+void Tracker::sum_unrecorded() {
   unrecorded_ = {};
   last_.device_at_end = {};
   device_.reset();
-  std::set<const c10::StorageImpl*> seen;
-  for (const auto& [tensor, owner] : claims()) {
-    if (!tensor.defined() || !tensor.has_storage()) continue;
-    const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
-    if (!seen.insert(storage).second) continue;
-    const auto bytes = static_cast<int64_t>(storage->nbytes());
-    if (!tensor.is_cpu()) {
-      device_ = tensor.device();
-      last_.device_at_end[index_of(owner)] += bytes;
+  std::stable_sort(
+      unrecorded_storages_.begin(),
+      unrecorded_storages_.end(),
+      [](const Unrecorded& a, const Unrecorded& b) { return std::less<>()(a.storage, b.storage); });
+  for (size_t i = 0; i < unrecorded_storages_.size(); ++i) {
+    const Unrecorded& one = unrecorded_storages_[i];
+    if (i + 1 < unrecorded_storages_.size() && unrecorded_storages_[i + 1].storage == one.storage)
       continue;
+    if (one.device.is_cpu()) {
+      unrecorded_[index_of(one.owner)] += one.bytes;
+    } else {
+      device_ = one.device;
+      last_.device_at_end[index_of(one.owner)] += one.bytes;
     }
-    Block* block = block_of(storage->data_ptr());
-    if (block != nullptr && (block->flags & Block::kCounted) != 0)
-      mark_owner(*block, owner);
-    else
-      unrecorded_[index_of(owner)] += bytes;
   }
+}
+
+/// Whether nothing is taken from the iterations before.
+bool Tracker::is_looked_at(uint32_t iteration) const {
+  return iteration <= kLookedAtFirst || iteration % options_.looks_every == 0;
+}
+
+/// In the iteration that begins.
+void Tracker::name_operators() {
+  // What came in the midst of this one may come at the start of the next.
+  recording_.name_operators(is_looked_at(iteration_) || misses_names() || habits_mislead()
+                                ? Recording::Names::kTold
+                                : Recording::Names::kByHabit);
 }
 
 void Tracker::map_layers() {
@@ -148,11 +185,16 @@ void Tracker::fill_layers() {
 const IterationMemory& Tracker::end_iteration() {
   const OwnerBytes peak = cpu_owner_bytes_at_peak();
   const Counters counters = cpu_counters();
+  const int64_t allocations_of_last = last_.allocations;
   last_ = {.iteration = iteration_};
   last_.allocations = counters.allocations - allocations_before_;
   last_.other_heap_bytes = muster::memory::other_heap_bytes();
   if (recorded_level() >= Level::kLayers) fill_layers();
-  if (options_.level >= Level::kTags) claim();  // else what was there at the start stays
+  if (options_.level >= Level::kTags) {  // else what was there at the start stays
+    // A module that has got a tensor has allocated it, as a rule in an iteration like no other.
+    if (is_looked_at(iteration_) || last_.allocations != allocations_of_last) look_at_module();
+    claim();
+  }
   const int64_t unrecorded = sum_of(unrecorded_);
   last_.end_bytes = counters.current + unrecorded;
   last_.peak_bytes = counters.peak + unrecorded;
@@ -185,6 +227,7 @@ const IterationMemory& Tracker::end_iteration() {
   if (listener_) listener_(last_);
   map_layers();
   set_memory_iteration(first_mark_ + iteration_++);
+  name_operators();
   reset_cpu_peak();
   allocations_before_ = cpu_counters().allocations;
   return last_;

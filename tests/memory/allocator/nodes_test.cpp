@@ -135,7 +135,7 @@ TEST(Operators, OneThatTakesAGraphOfAnEarlierIterationIsNamed) {
 }
 
 TEST(Operators, ABackwardThroughEarlierIterationsIsCounted) {
-  const Recording recording(Level::kTags);
+  const Recording recording(Level::kLayers);
   const at::Tensor weight = torch::ones({3}, torch::requires_grad());
   set_memory_iteration(1);
   at::Tensor state = weight * 2;

@@ -97,6 +97,28 @@ TEST(Tracker, ThePeaksActivationsAreWhatTheForwardKeeps) {
   }
 }
 
+TEST(Tracker, WhatAModuleGetsLaterIsItsOwn) {
+  const Recording recording(Level::kTags);
+  const OwnerBytes left = left_before();
+  Net net;
+  Tracker tracker(net);
+  for (int i = 0; i < 10; ++i) tracker.end_iteration();
+  net.register_parameter("late", torch::ones({123}));
+  tracker.end_iteration();
+  EXPECT_EQ(of(without(tracker.last().at_end, left), Owner::kParameter),
+            kParameterBytes + 123 * kFloat);
+}
+
+TEST(Tracker, TiedMemoryIsTheParameters) {
+  const Recording recording(Level::kTags);
+  const OwnerBytes left = left_before();
+  Net net;
+  net.register_buffer("tied", net.first->weight.detach());
+  Tracker tracker(net);
+  EXPECT_EQ(of(without(tracker.end_iteration().at_end, left), Owner::kParameter), kParameterBytes);
+  EXPECT_EQ(of(without(tracker.last().at_end, left), Owner::kBuffer), 100 * kFloat);
+}
+
 TEST(Tracker, WhatWasAllocatedBeforeIsCountedFromItsStorages) {
   Net net;  // without a recording
   const OwnerBytes left = left_before();
