@@ -75,9 +75,7 @@ struct Recorded {
                     work.optimizer.get(),
                     memory::TrackerOptions{
                         .level = found == levels.end() ? memory::Level::kLayers : found->second,
-                        .looks_every = level == "L1-each"   ? 1U
-                                       : level == "L1-none" ? 1000000U
-                                                            : 32U});
+                        .looks_every = level == "L1-each" ? 1U : 32U});
     if (level == "leaks") finder.emplace(*tracker);
   }
   void end_step() {

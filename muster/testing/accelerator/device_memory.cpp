@@ -63,8 +63,10 @@ size_t DeviceMemory::allocate(size_t bytes, size_t stream) {
   if (!offset)
     throw_out_of_memory(rounded,
                         false);  // only holes, between tensors of older accelerators at least
-  MemoryBlock block{
-      .bytes = rounded, .requested = bytes, .stream = stream, .tag = memory::this_thread_tag(bytes)};
+  MemoryBlock block{.bytes = rounded,
+                    .requested = bytes,
+                    .stream = stream,
+                    .tag = memory::this_thread_tag(bytes)};
   charge(block, 1);
   blocks_.emplace(*offset, std::move(block));
   if (const size_t needs = kept(), reserved = now_of(stats_.reserved_bytes); needs > reserved) {
