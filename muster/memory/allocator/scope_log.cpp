@@ -70,6 +70,7 @@ ScopeLogs& scope_logs() {
 class OwnLog {
  public:
   ~OwnLog() {
+    is_gone = true;
     if (log_ == nullptr) return;
     ScopeLogs& all = scope_logs();
     const std::lock_guard lock(all.mutex);
@@ -81,6 +82,9 @@ class OwnLog {
   OwnLog() = default;
   OwnLog(const OwnLog&) = delete;
   OwnLog& operator=(const OwnLog&) = delete;
+
+  /// What a thread keeps may open scopes when its log is gone.
+  static inline thread_local constinit bool is_gone = false;
 
   ScopeLog* get() const { return log_.get(); }
   ScopeLog& make() {
@@ -110,12 +114,14 @@ std::shared_ptr<ScopeLog> log_of_another(uint64_t thread) {
 }  // namespace
 
 void note_scope_change(uint32_t scope) {
-  own_log.make().change(at::sequence_number::peek(), scope);
+  if (!OwnLog::is_gone) own_log.make().change(at::sequence_number::peek(), scope);
 }
 
 std::optional<uint32_t> scope_of_node(uint64_t thread, uint64_t sequence) {
-  if (thread == at::RecordFunction::currentThreadId())
+  if (thread == at::RecordFunction::currentThreadId()) {
+    if (OwnLog::is_gone) return std::nullopt;
     return own_log.get() == nullptr ? 0 : own_log.get()->scope_of(sequence);
+  }
   const std::shared_ptr<ScopeLog> log = log_of_another(thread);
   return log == nullptr ? 0 : log->scope_of(sequence);
 }

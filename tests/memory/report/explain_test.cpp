@@ -44,33 +44,34 @@ ExplainOptions on(const test::MadeUpMachine& machine) {
   return options;
 }
 
+// More than programs that leak, in tests before, have left behind.
 TEST(Explain, HoldersAreThoseOfTheFailureNotOfTheCatch) {
   const test::MadeUpMachine machine = full_machine();
   const OomWatch watch(machine.surroundings());
   const Recording recording(Level::kTags);
   LimitedCpu cpu;
   const int64_t before = cpu.memory().live;
-  cpu.set_capacity(before + 10 * kMib);
+  cpu.set_capacity(before + 100 * kMib);
   const auto error = test::thrown_by([] {
     const Scope scope("decoder");
-    const at::Tensor held = bytes_of(6 * kMib), more = bytes_of(2 * kMib);
-    bytes_of(3 * kMib);
+    const at::Tensor held = bytes_of(60 * kMib), more = bytes_of(20 * kMib);
+    bytes_of(30 * kMib);
   });
   ASSERT_TRUE(error);
   EXPECT_EQ(cpu.memory().live, before) << "it has unwound";
   const OomReport report = explain(error, kCpu, on(machine));
   const OomFacts& facts = report.facts;
   EXPECT_TRUE(facts.at_failure);
-  EXPECT_EQ(facts.asked, 3 * kMib);
-  EXPECT_EQ(facts.live, before + 8 * kMib);
-  EXPECT_EQ(facts.cap, before + 10 * kMib);
-  EXPECT_EQ(facts.free, 2 * kMib);
+  EXPECT_EQ(facts.asked, 30 * kMib);
+  EXPECT_EQ(facts.live, before + 80 * kMib);
+  EXPECT_EQ(facts.cap, before + 100 * kMib);
+  EXPECT_EQ(facts.free, 20 * kMib);
   EXPECT_EQ(facts.cap_kind, CapKind::kCapacity);
   ASSERT_FALSE(facts.holders.empty());
   const Holder& top = facts.holders.front();
   EXPECT_EQ(top.scope, "decoder");
   EXPECT_EQ(top.op, "aten::empty");
-  EXPECT_EQ(top.bytes, 8 * kMib);
+  EXPECT_EQ(top.bytes, 80 * kMib);
   EXPECT_EQ(top.blocks, 2);
   EXPECT_EQ(report.cause.kind, OomClass::kOutside) << "63 GiB of the process are no tensors";
 }
