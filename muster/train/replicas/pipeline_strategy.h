@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "muster/train/replicas/pipeline_cut.h"
@@ -48,6 +49,11 @@ std::chrono::milliseconds timeout_of(double seconds);
 int64_t ranks_of_pipeline(int64_t world_size,
                           const PipelineStrategyOptions& options,
                           std::string_view owner);
+
+/// StrategyEntry::with_smaller_pieces.
+std::string with_smaller_pieces(const FitNumbers& numbers,
+                                ParamValues params,
+                                std::string_view owner);
 
 /// Throws what make_pipeline() would of a module, as far as one rank can tell: of what its units cost it
 /// knows nothing. `ranks`: of one pipeline.

@@ -227,6 +227,10 @@ struct StrategyEntry {
   /// Into how many pieces a replica's batch is cut, for --batch-size auto; null: into none. Throws a
   /// usage error where the parameters leave that to be measured.
   int64_t (*batch_pieces)(const ParamValues& params) = nullptr;
+  /// The strategy as one says it to have the numbers' batch cut into more pieces, with which a rank keeps
+  /// fewer samples between forward and backward: for a hint. Empty: there is no such thing. Null likewise.
+  std::string (*with_smaller_pieces)(const FitNumbers& numbers,
+                                     const ParamValues& params) = nullptr;
   /// A rank holds a part of the weights, the gradients or the optimizer's state, not all of them.
   bool divides_model = false;
   /// What record() of a run tells people, for --explain; null: nothing.

@@ -72,6 +72,10 @@ extern constinit const StrategyEntry pipeline_entry{
         },
     .splits_steps = true,
     .batch_pieces = &batch_pieces,
+    .with_smaller_pieces =
+        [](const FitNumbers& numbers, const ParamValues& params) {
+          return detail::with_smaller_pieces(numbers, params, kPipeline);
+        },
     .divides_model = true,
     .lines_of_record = &detail::lines_of_record};
 

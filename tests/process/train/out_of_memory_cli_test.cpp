@@ -77,6 +77,26 @@ TEST(OutOfMemoryCommand, WhereNotEvenOneSampleFitsNoBatchSizeIsTheAdvice) {
   }
 }
 
+// Weights and their gradients are 204 KB, and AdamW's state is as much again.
+TEST(OutOfMemoryCommand, WhereTheOptimizersStepDoesNotFitASmallerStateIsTheAdvice) {
+  const test::Folder folder;
+  for (const std::string on_oom : {"fail", "split"}) {
+    Words words = wide(folder.path() / on_oom, {"--on-oom", on_oom}, "8");
+    *(std::find(words.begin(), words.end(), "--optimizer") + 1) = "adamw";
+    const CappedRun run = capped_run(words, 320'000);
+    EXPECT_EQ(run.code, 1) << run.err;
+    EXPECT_THAT(run.err, HasSubstr("out of memory in the first step: Tried to allocate "));
+    EXPECT_THAT(
+        run.err,
+        HasSubstr("hint: it is the optimizer's step, which no batch size makes smaller: "
+                  "take an optimizer with less state (--optimizer sgd:momentum=0 has none), "
+                  "--strategy zero2 "));
+    EXPECT_THAT(run.err, Not(HasSubstr("--batch-size")));
+    const fs::path report = folder.path() / on_oom / "out_of_memory.json";
+    EXPECT_EQ(parse_json(read_file(report), "the report").at("cause").at("action"), "shard");
+  }
+}
+
 // 8 batches of 96 samples are 192 KiB, beside weights and gradients of 204; one of 960 is 240, and the
 // next one is there already.
 TEST(OutOfMemoryCommand, WhereTheBatchesOfAStepDoNotFitFewerOfThemAreTheAdvice) {
