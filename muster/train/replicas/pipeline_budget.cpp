@@ -172,11 +172,9 @@ PipelineMeasurements::Treated PipelineMeasurements::within(const parallel::Block
                                                            const PipelineCut& cut) {
   const pipeline::PipelineSizes sizes{
       .stages = std::ssize(cut.first_block), .ranks = ranks_, .micro_batches = cut.micro_batches};
-  if (!budget.stage_budgets.empty() && budget.stage_budgets.size() != cut.first_block.size())
-    throw usage_error(
-        {.refused = "--activation-checkpointing budget:",
-         .rule = concat("one of each rank, or one of each stage: ", cut.first_block.size()),
-         .value = concat(budget.stage_budgets.size(), " of them")});
+  // Of a schedule that was chosen: how many stages it has was not known before.
+  require_stage_budgets(request_.plan.options.activation_checkpointing,
+                        {std::ssize(cut.first_block)});
   const auto lists = pipeline::make_schedule(cut.schedule, sizes).lists;
   const std::vector<BlockBytes>& all = bytes(cut.micro_batches);
   const double rate = offload_bytes_per_s(budget);

@@ -218,9 +218,11 @@ struct StrategyEntry {
   /// no device ever has to hold all of them.
   bool places_units = false;
   /// What make() would refuse of a module, as far as one rank can tell; null: nothing. Throws as make().
+  /// `record`: StrategyRequest::record.
   void (*check_module)(torch::nn::Module& module,
                        const FitPlan& plan,
-                       const ParamValues& params) = nullptr;
+                       const ParamValues& params,
+                       const Json& record) = nullptr;
   /// A step may fail on one rank and be made again (--on-oom split): with that option no rank meets
   /// another one in accumulate(), and forward_backward() fails on all ranks where it fails on one.
   bool splits_steps = false;
