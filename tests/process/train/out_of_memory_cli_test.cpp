@@ -77,6 +77,24 @@ TEST(OutOfMemoryCommand, WhereNotEvenOneSampleFitsNoBatchSizeIsTheAdvice) {
   }
 }
 
+// The model has three units: three stages of one each are the most.
+TEST(OutOfMemoryCommand, WhereNotEvenOneSampleFitsIntoAStageMoreStagesAreTheAdvice) {
+  const test::Folder folder;
+  const auto hint = [&](const std::string& ranks, const std::string& split) {
+    const Words way{"--strategy", "pipeline:split=" + split, "--devices", ranks};
+    const CappedRun run =
+        capped_run(wide(folder.path() / ranks, joined(way, {"--on-oom", "split"}), "8"), 100'000);
+    EXPECT_EQ(run.code, 1);
+    return run.err.substr(std::min(run.err.find("hint: "), run.err.size()));
+  };
+  EXPECT_THAT(hint("2", "0/1"),
+              HasSubstr("hint: no batch size helps; take a smaller model, more stages on more "
+                        "devices, --activation-checkpointing blocks, or a device with more"));
+  EXPECT_THAT(hint("3", "0/1/2"),
+              HasSubstr("hint: no batch size helps; take a smaller model, "
+                        "--activation-checkpointing blocks, or a device with more"));
+}
+
 // Weights and their gradients are 204 KB, and AdamW's state is as much again.
 TEST(OutOfMemoryCommand, WhereTheOptimizersStepDoesNotFitASmallerStateIsTheAdvice) {
   const test::Folder folder;
