@@ -275,7 +275,8 @@ FitResult Trainer::run() {
     }
   }
   const bool stops = stops_early() && !is_complete();
-  if (stops) log_.note(early_stop_line(plan_, best_, best_step_));
+  const bool is_at_once = position_.step == started_after_;
+  if (stops) log_.note(early_stop_line(plan_, best_, best_step_, is_at_once));
   hear_all();
   if (time_is_over_ && !stops && !is_complete()) log_.note(time_limit_line(plan_, position_));
   if (!result.interrupted) end_inside_epoch();
