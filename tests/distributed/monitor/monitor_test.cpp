@@ -370,17 +370,14 @@ TEST_P(MonitoredGroup, PointToPointWorksAndIsRecorded) {
 }
 
 TEST_P(MonitoredGroup, ARankThatHasEndedIsSaidToHaveOnceAndNoLongerTimeoutIsAdvised) {
-  for (const bool fails : {false, true}) {
-    const auto seen = errors(2, [&](ProcessGroup group) {
-      all_reduce(group, 3);
-      if (group.rank() == 0) group.recv(torch::zeros({2}), 1);
-      if (fails) throw std::runtime_error("its disk is full");
-    });
-    EXPECT_THAT(seen[0], HasSubstr(fails ? "rank 1 failed: " : ": it closed the group"));
-    const std::string once = fails ? "rank 1 failed" : "rank 1 has ended";
-    EXPECT_THAT(seen[0], AllOf(HasSubstr(once), Not(ContainsRegex(once + ".*" + once))));
-    EXPECT_THAT(seen[0], HasSubstr("hint: look why that rank ends while others need it"));
-  }
+  const auto seen = errors(2, [](ProcessGroup group) {
+    all_reduce(group, 3);
+    if (group.rank() == 0) group.recv(torch::zeros({2}), 1);
+  });
+  EXPECT_THAT(seen[0],
+              AllOf(HasSubstr("rank 1 has ended"),
+                    Not(ContainsRegex("rank 1 has ended.*rank 1 has ended")),
+                    Not(HasSubstr("longer timeout"))));
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends,
