@@ -12,6 +12,7 @@
 #include "muster/memory/guard/oom.h"
 #include "muster/memory/tracker/recent.h"
 #include "muster/tensor/batch_norm.h"
+#include "muster/tensor/device/device_memory.h"
 #include "muster/tensor/device/generators.h"
 #include "muster/train/device/memory_report.h"
 #include "muster/train/device/out_of_memory.h"
@@ -111,11 +112,12 @@ double Trainer::bytes_of_batches() const {
   const int64_t of_step = updates_ && !shares   ? 0
                           : keeps_all || shares ? plan_.options.accumulate_grad_batches
                                                 : 1;
-  double of_sample = 0;
+  int64_t of_batch = 0;
   const std::vector<int64_t> first{0};
   for (const auto& [name, tensor] : data_.train->get(first).tensors)
-    of_sample += static_cast<double>(tensor.nbytes());
-  return of_sample * static_cast<double>(plan_.batch_per_rank * (of_step + next));
+    of_batch +=
+        tensor::block_bytes(device_, static_cast<int64_t>(tensor.nbytes()) * plan_.batch_per_rank);
+  return static_cast<double>(of_batch) * static_cast<double>(of_step + next);
 }
 
 /// Whether what could not be had would have fitted beside smaller batches; nothing: nobody knows.
