@@ -357,8 +357,9 @@ void Monitor::add_to_backends_error(const Failure& failure, const Error& error) 
   using Kind = diagnose::Diagnosis::Kind;
   const bool adds = diagnosis.kind != Kind::kMismatch && diagnosis.kind != Kind::kAllThere &&
                     diagnosis.kind != Kind::kUnknown;
-  if (std::string who = unsaid(diagnosis.who, text.refused); adds && !who.empty())
-    parts.push_back(std::move(who));
+  std::string who =
+      diagnosis.kind == Kind::kEnded ? unsaid(diagnosis.who, text.refused) : diagnosis.who;
+  if (adds && !who.empty()) parts.push_back(std::move(who));
   if (diagnosis.kind == Kind::kMismatch) parts.push_back("it was " + title(op));
   if (!diagnosis.common.empty()) parts.push_back(diagnosis.common);
   if (const std::string words = world_words(diagnosis.culprits); !words.empty())
