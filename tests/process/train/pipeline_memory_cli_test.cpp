@@ -80,9 +80,9 @@ TEST(PipelineMemoryCommand, BudgetsOfOtherStagesAreRefusedBeforeTheRunBegins) {
   EXPECT_EQ(now.code, 2);
   EXPECT_THAT(
       now.err,
-      HasSubstr("error: --activation-checkpointing budget:1MiB/1MiB/1MiB,offload=off: one "
-                "budget for each stage, of which there are 2 (got 3 budgets)\nhint: name as "
-                "many, or the one that each rank has: budget:BYTES,offload=off"));
+      HasSubstr("--activation-checkpointing budget:1MiB/1MiB/1MiB,offload=off: one budget "
+                "for each stage, of which there are 2 (got 3 budgets)\\nhint: name as many, "
+                "or the one that each rank has: budget:BYTES,offload=off"));
   EXPECT_FALSE(fs::exists(folder.path() / "none"));
   EXPECT_EQ(run("pipeline", three, {"--explain"}).err, now.err);
   const CappedRun four = run("pipeline:schedule=zb1p", "budget:1MiB/1MiB/1MiB/1MiB", {"--explain"});
