@@ -6,6 +6,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/distributed/text_calls.h"
 
 namespace muster::distributed {
 namespace {
@@ -25,7 +26,7 @@ std::string axes_text(const std::vector<MeshAxis>& axes) {
 
 /// So that all ranks refuse what one of them says.
 void compare_axes(const ProcessGroup& world, const std::vector<MeshAxis>& axes) {
-  const std::vector<std::string> all = world.all_gather_text(axes_text(axes));
+  const std::vector<std::string> all = gather_texts_for(TextCall::kMesh, world, axes_text(axes));
   for (size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] != all[0])
       refuse_mesh("all ranks give the same axes",

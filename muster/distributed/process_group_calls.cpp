@@ -1,5 +1,6 @@
 // What ranks do together: each call as c10d has it, checked first.
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <utility>
 
@@ -17,6 +18,7 @@
 #include "muster/distributed/group_parts.h"
 #include "muster/distributed/meet/timeout.h"
 #include "muster/distributed/single_tensor.h"
+#include "muster/distributed/text_calls.h"
 
 namespace muster::distributed {
 namespace {
@@ -200,12 +202,36 @@ at::Tensor bytes_of(const std::string& text, int64_t size, at::Device device) {
   return bytes.to(device);
 }
 
+std::string_view call_name(int64_t call) {
+  constexpr std::array<std::string_view, 5> kNames{
+      "all_gather_text", "gather_text", "split", "subgroup", "a device mesh"};
+  return kNames.at(static_cast<size_t>(call));
+}
+
+/// The number of the call stands above the length, in the same message.
+constexpr int kCallShift = 56;
+
 /// [world_size] on the CPU. Collective.
-at::Tensor lengths_on_ranks(const ProcessGroup& group,
+at::Tensor lengths_on_ranks(TextCall call,
+                            const ProcessGroup& group,
                             const std::string& text,
                             std::chrono::milliseconds timeout = {}) {
-  const auto length = static_cast<int64_t>(text.size());
-  return group.all_gather(at::full({}, length, at::kLong).to(group.device()), timeout).cpu();
+  const int64_t mine = static_cast<int64_t>(text.size()) | int64_t{static_cast<uint8_t>(call)}
+                                                               << kCallShift;
+  const at::Tensor all =
+      group.all_gather(at::full({}, mine, at::kLong).to(group.device()), timeout).cpu();
+  auto* const lengths = all.mutable_data_ptr<int64_t>();
+  const int64_t first = lengths[0] >> kCallShift;
+  for (int64_t rank = 0; rank < all.size(0); ++rank) {
+    const int64_t other = lengths[rank] >> kCallShift;
+    lengths[rank] &= (int64_t{1} << kCallShift) - 1;
+    if (other == first) continue;
+    throw usage_error(
+        {.refused = "calls of a group",
+         .rule = "all of its ranks make the same calls in the same order",
+         .value = concat("rank 0: ", call_name(first), "; rank ", rank, ": ", call_name(other))});
+  }
+  return all;
 }
 
 std::vector<std::string> texts_of(const at::Tensor& all, const at::Tensor& lengths) {
@@ -324,15 +350,22 @@ at::Tensor ProcessGroup::all_to_all(const at::Tensor& rows,
 void ProcessGroup::barrier() const { Caller{*state_->group, false}.barrier().wait(); }
 Work ProcessGroup::barrier_async() const { return Caller{*state_->group, true}.barrier(); }
 
+std::vector<std::string> gather_texts_for(TextCall call,
+                                          const ProcessGroup& group,
+                                          const std::string& text,
+                                          std::chrono::milliseconds timeout) {
+  const at::Tensor lengths = lengths_on_ranks(call, group, text, timeout);
+  const at::Tensor bytes = bytes_of(text, lengths.max().item<int64_t>(), group.device());
+  return texts_of(group.all_gather(bytes, timeout).cpu(), lengths);
+}
+
 std::vector<std::string> ProcessGroup::all_gather_text(const std::string& text,
                                                        std::chrono::milliseconds timeout) const {
-  const at::Tensor lengths = lengths_on_ranks(*this, text, timeout);
-  const int64_t longest = lengths.max().item<int64_t>();
-  return texts_of(all_gather(bytes_of(text, longest, device()), timeout).cpu(), lengths);
+  return gather_texts_for(TextCall::kAllGatherText, *this, text, timeout);
 }
 
 std::vector<std::string> ProcessGroup::gather_text(const std::string& text, int root) const {
-  const at::Tensor lengths = lengths_on_ranks(*this, text);
+  const at::Tensor lengths = lengths_on_ranks(TextCall::kGatherText, *this, text);
   const int64_t longest = lengths.max().item<int64_t>();
   const at::Tensor all = gather(bytes_of(text, longest, device()), root);
   return all.defined() ? texts_of(all.cpu(), lengths) : std::vector<std::string>();

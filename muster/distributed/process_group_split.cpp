@@ -10,6 +10,7 @@
 #include "muster/base/text.h"
 #include "muster/distributed/group_parts.h"
 #include "muster/distributed/meet/timeout.h"
+#include "muster/distributed/text_calls.h"
 #include "muster/distributed/thread/thread_exchange.h"
 #include "muster/tensor/what_of.h"
 
@@ -102,7 +103,7 @@ ProcessGroup make_part(const ProcessGroup::State& parent,
 
 /// What went wrong on a rank ends all; empty: nothing.
 void require_all_made(const ProcessGroup& group, const std::string& mine) {
-  const std::vector<std::string> all = group.all_gather_text(mine);
+  const std::vector<std::string> all = gather_texts_for(TextCall::kSplit, group, mine);
   for (size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].empty()) continue;
     throw environment_error(
@@ -116,11 +117,12 @@ void require_all_made(const ProcessGroup& group, const std::string& mine) {
 std::optional<ProcessGroup> ProcessGroup::split(int64_t color,
                                                 int64_t key,
                                                 const SplitOptions& options) const {
-  const int number = state_->splits++;
   const Wish mine{color, key, std::min(options.timeout, kLongestWait).count(), options.name};
   std::vector<Wish> wishes;
-  for (const std::string& text : all_gather_text(mine.text())) wishes.push_back(wish_from(text));
+  for (const std::string& text : gather_texts_for(TextCall::kSplit, *this, mine.text()))
+    wishes.push_back(wish_from(text));
   check_wishes(wishes);
+  const int number = state_->splits++;  // of those that all ranks call
   std::optional<ProcessGroup> made;
   std::string why;
   if (color != kNoColor) {
@@ -141,7 +143,8 @@ std::optional<ProcessGroup> ProcessGroup::subgroup(const std::vector<int>& ranks
                                                    const SplitOptions& options) const {
   std::vector<std::string> words;
   for (const int rank : ranks) words.push_back(std::to_string(rank));
-  const std::vector<std::string> all = all_gather_text(join(words, ", "));
+  const std::vector<std::string> all =
+      gather_texts_for(TextCall::kSubgroup, *this, join(words, ", "));
   const auto refuse = [](const std::string& rule, const std::string& value) {
     throw usage_error({.refused = "part of a group", .rule = rule, .value = value});
   };

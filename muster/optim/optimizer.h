@@ -72,7 +72,14 @@ struct OptimizerEntry {
   /// Each element's update depends on that element's gradient and state alone, so that parameters
   /// may be updated in pieces (zero1, zero2).
   bool elementwise = true;
+  /// Whether it keeps tensors of its own for each parameter, with these values; null: with any.
+  bool (*keeps_state)(const ParamValues& params) = nullptr;
+  /// Values with which it keeps none, as they are typed, for a hint; empty: there are none.
+  std::string_view without_state = {};
 };
+
+/// OptimizerEntry::keeps_state. Throws a usage error as make().
+bool keeps_state(const OptimizerEntry& entry, const ParamValues& params);
 
 /// All optimizers (generated; see Note [Generated tables]).
 EntryTable<OptimizerEntry> optimizers();

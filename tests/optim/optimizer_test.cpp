@@ -121,6 +121,21 @@ TEST(Optimizers, GoOnBitForBitFromTheirSavedState) {
   }
 }
 
+// What a hint about memory goes by.
+TEST(Optimizers, KeepStateJustWhereTheirEntriesSaySo) {
+  for (const optim::OptimizerEntry* entry : optim::optimizers()) {
+    const auto expect_as_said = [&](const ParamValues& params, bool keeps) {
+      EXPECT_EQ(optim::keeps_state(*entry, params), keeps) << entry->name;
+      Setting setting(std::string(entry->name), 0.05, params, torch::kFloat);
+      setting.step(0);
+      EXPECT_EQ(!setting.optimizer->state().empty(), keeps) << entry->name;
+    };
+    expect_as_said({}, true);
+    if (!entry->without_state.empty())
+      expect_as_said(parse_spec(concat(entry->name, ':', entry->without_state)).params, false);
+  }
+}
+
 TEST(Optimizers, SaveNoStateForAParameterThatNeverHadAGradient) {
   for (const auto& [name, params] : kWithAllState) {
     ParamValues late = params;

@@ -14,6 +14,7 @@ const char* hint_of(Diagnosis::Kind kind) {
     case Diagnosis::Kind::kSilent:
       return "look whether that host is up and reachable";
     case Diagnosis::Kind::kEnded:
+      return "look why that rank ends while others need it; waiting longer does not help";
     case Diagnosis::Kind::kMissing:
       return "look at what that rank does instead; a slow one needs a longer timeout";
     default:

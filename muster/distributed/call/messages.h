@@ -35,8 +35,9 @@ namespace muster::distributed {
 //               when it is asked for. Neither ends anything but itself.
 //   ends        A rank that ends in order gives first what it has sent, as long as its timeouts
 //               allow and its receivers live, and what it has sent is received after it has ended.
-//               Who waits for a message that it did not send, or sends to it, is told at once;
-//               nobody else.
+//               Who waits for a message that it did not send is told at once; who sends to it, when
+//               the backend sees that it has ended: what finds room in shared memory is left there.
+//               Nobody else is told.
 //
 // A rendezvous, where a send waits for its receive, would need no memory of ours, and is what
 // thread ranks and gloo did by themselves. But then two ranks that send to each other first wait

@@ -20,6 +20,17 @@ milliseconds heartbeat_of(const MonitorRequest& request, const MonitorOptions& o
   return std::clamp(request.timeout / 10, std::min(milliseconds(50), longest), longest);
 }
 
+/// `who` without its first words, where `said` has them: "rank 1 has ended", of "rank 1 has ended: it
+/// closed the group"; or all of why it failed.
+std::string unsaid(const std::string& who, const std::string& said) {
+  for (const std::string_view end : {"; ", ": "}) {
+    const std::string first = who.substr(0, who.find(end));
+    if (said.find(first) == std::string::npos) continue;
+    return who.substr(std::min(who.size(), first.size() + end.size()));
+  }
+  return who;
+}
+
 const Error* as_ours(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -346,7 +357,9 @@ void Monitor::add_to_backends_error(const Failure& failure, const Error& error) 
   using Kind = diagnose::Diagnosis::Kind;
   const bool adds = diagnosis.kind != Kind::kMismatch && diagnosis.kind != Kind::kAllThere &&
                     diagnosis.kind != Kind::kUnknown;
-  if (adds) parts.push_back(diagnosis.who);
+  std::string who =
+      diagnosis.kind == Kind::kEnded ? unsaid(diagnosis.who, text.refused) : diagnosis.who;
+  if (adds && !who.empty()) parts.push_back(std::move(who));
   if (diagnosis.kind == Kind::kMismatch) parts.push_back("it was " + title(op));
   if (!diagnosis.common.empty()) parts.push_back(diagnosis.common);
   if (const std::string words = world_words(diagnosis.culprits); !words.empty())

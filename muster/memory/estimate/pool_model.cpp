@@ -2,11 +2,13 @@
 
 #include <algorithm>
 
+#include "muster/tensor/device/device_memory.h"
+
 namespace muster::memory {
 namespace {
 
 constexpr int64_t kPoolMib = int64_t{1} << 20;
-constexpr int64_t kSmallest = 512;
+constexpr int64_t kSmallest = tensor::kBlockBytes;
 constexpr int64_t kMostSmall = kPoolMib;
 constexpr int64_t kSmallSegment = 2 * kPoolMib, kLargeSegment = 20 * kPoolMib;
 constexpr int64_t kOwnSegment = 10 * kPoolMib, kOwnSegmentStep = 2 * kPoolMib;

@@ -19,6 +19,9 @@ namespace {
 constexpr std::string_view kGuardHint =
     "take a smaller batch, activation checkpointing, a 16-bit precision, or a device with more "
     "memory";
+constexpr std::string_view kNoBatchHint =
+    "no batch size helps; take activation checkpointing, a 16-bit precision, a smaller model, or a "
+    "device with more memory";
 
 std::string rows_text(int64_t rows) { return concat(rows, rows == 1 ? " sample" : " samples"); }
 
@@ -213,20 +216,21 @@ void Guard::shrink(const Verdict& verdict, const Own& own) {
 
 void Guard::give_up(const Verdict& verdict, const Own& own, const std::string& why) const {
   const std::string what = concat("a step with ", rows_text(verdict.largest), " at a time");
+  const std::string hint(failed_at_smallest_ ? kNoBatchHint : kGuardHint);
   const std::string rule =
       why.empty() ? "" : concat("; it is not made again in smaller ones: ", why);
   if (own.error && !own.is_of_peer) {
     try {
       std::rethrow_exception(own.error);
     } catch (...) {
-      std::throw_with_nested(environment_error(
-          {.refused = what, .rule = own.found.words + rule, .hint = std::string(kGuardHint)}));
+      std::throw_with_nested(
+          environment_error({.refused = what, .rule = own.found.words + rule, .hint = hint}));
     }
   }
   const Error error =
       environment_error({.refused = what,
                          .rule = concat("rank ", verdict.rank, " is out of memory", rule),
-                         .hint = std::string(kGuardHint)});
+                         .hint = hint});
   if (!fails_at_once_) options_.group->note_told_failure(verdict.rank, error.what());
   throw error;
 }

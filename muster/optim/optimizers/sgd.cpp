@@ -106,6 +106,15 @@ std::unique_ptr<Optimizer> make_sgd(tensor::NamedTensorList parameters,
 }  // namespace
 
 extern constinit const OptimizerEntry sgd_entry{
-    "sgd", "stochastic gradient descent with momentum", 0.05, kSgdParams, &make_sgd};
+    .name = "sgd",
+    .help = "stochastic gradient descent with momentum",
+    .default_lr = 0.05,
+    .params = kSgdParams,
+    .make = &make_sgd,
+    .keeps_state =
+        [](const ParamValues& params) {
+          return resolve_params<SgdOptions>(kSgdParams, params, "optimizer sgd").momentum != 0;
+        },
+    .without_state = "momentum=0"};
 
 }  // namespace muster::optim

@@ -19,6 +19,7 @@
 #include "muster/parallel/pipeline/carrier.h"
 #include "muster/parallel/pipeline/stage.h"
 #include "muster/parallel/threads/device_threads.h"
+#include "muster/tensor/device/device_memory.h"
 #include "muster/tensor/device/generators.h"
 #include "muster/tensor/saved_tensors.h"
 #include "muster/tensor/what_of.h"
@@ -28,6 +29,12 @@ namespace {
 
 using pipeline::BlockCosts;
 using Clock = std::chrono::steady_clock;
+
+/// As the tensor's device counts them.
+double counted_bytes(const at::Tensor& tensor) {
+  return static_cast<double>(
+      tensor::block_bytes(tensor.device(), static_cast<int64_t>(tensor.nbytes())));
+}
 
 /// Memory that autograd holds now, each storage once, parameters apart.
 class HeldMemory : public tensor::SavedTensorHooks {
@@ -45,7 +52,9 @@ class HeldMemory : public tensor::SavedTensorHooks {
   }
   double bytes() const {
     double sum = 0;
-    for (const auto& [storage, count] : counts_) sum += static_cast<double>(storage->nbytes());
+    for (const auto& [storage, count] : counts_)
+      sum += static_cast<double>(
+          tensor::block_bytes(storage->device(), static_cast<int64_t>(storage->nbytes())));
     return sum;
   }
 
@@ -95,8 +104,7 @@ class Borrowed {
 
   double parameter_bytes() const {
     double bytes = 0;
-    for (const auto& [name, parameter] : parameters_)
-      bytes += static_cast<double>(parameter.nbytes());
+    for (const auto& [name, parameter] : parameters_) bytes += counted_bytes(parameter);
     return bytes;
   }
 
@@ -237,7 +245,7 @@ class Measurement {
   static double bytes_of(const Tensors& tensors) {
     double bytes = 0;
     for (const at::Tensor& tensor : tensors)
-      if (tensor.defined()) bytes += static_cast<double>(tensor.nbytes());
+      if (tensor.defined()) bytes += counted_bytes(tensor);
     return bytes;
   }
 
@@ -275,7 +283,7 @@ double bytes_of(const Handed& handed, bool with_gradient) {
   double bytes = 0;
   for (size_t i = 0; i < handed.tensors.size(); ++i)
     if (handed.tensors[i].defined() && (!with_gradient || handed.needs_gradient[i]))
-      bytes += static_cast<double>(handed.tensors[i].nbytes());
+      bytes += counted_bytes(handed.tensors[i]);
   return bytes;
 }
 

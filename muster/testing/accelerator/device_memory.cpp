@@ -10,6 +10,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/memory/allocator/refusal.h"
+#include "muster/tensor/device/device_memory.h"
 
 namespace muster::testing {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 using c10::CachingAllocator::Stat;
 using c10::CachingAllocator::StatArray;
 
-constexpr size_t kBlockStep = 512;
+constexpr size_t kBlockStep = tensor::kBlockBytes;
 constexpr auto kAllPools = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
 
 size_t now_of(const StatArray& stat) { return static_cast<size_t>(stat[kAllPools].current); }

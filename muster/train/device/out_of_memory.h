@@ -12,17 +12,6 @@
 
 namespace muster::train {
 
-/// What makes weights and the optimizer's state smaller, where no batch is to blame.
-inline constexpr std::string_view kSmallerWeights =
-    "no batch size helps; take a smaller model, --strategy zero2 or fsdp on several devices, "
-    "--activation-checkpointing blocks, or a device with more memory";
-
-/// The same where the step's batches take room, too: all of them, until it is made.
-inline constexpr std::string_view kFewerBatches =
-    "a step keeps all its batches on the device, so that it can be made again: take a smaller "
-    "--batch-size, fewer --accumulate-grad-batches, or --on-oom fail; or a smaller model, or a "
-    "device with more memory";
-
 /// The error in hand: if it is LibTorch's out-of-memory, or one of ours around it, thrown in words of
 /// ours, with the bytes that LibTorch names and what the one around says of where; else as it is.
 /// `when`: "at the start", "in step 3". Inside a handler only.

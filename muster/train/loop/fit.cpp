@@ -16,6 +16,7 @@
 #include "muster/train/loop/batch_find.h"
 #include "muster/train/loop/evaluate.h"
 #include "muster/train/loop/lr_find.h"
+#include "muster/train/loop/memory_advice.h"
 #include "muster/train/loop/resolve.h"
 #include "muster/train/loop/run_start.h"
 #include "muster/train/loop/start_checks.h"
@@ -274,7 +275,8 @@ FitResult Trainer::run() {
     }
   }
   const bool stops = stops_early() && !is_complete();
-  if (stops) log_.note(early_stop_line(plan_, best_, best_step_));
+  const bool is_at_once = position_.step == started_after_;
+  if (stops) log_.note(early_stop_line(plan_, best_, best_step_, is_at_once));
   hear_all();
   if (time_is_over_ && !stops && !is_complete()) log_.note(time_limit_line(plan_, position_));
   if (!result.interrupted) end_inside_epoch();
@@ -355,10 +357,9 @@ FitResult fit(const FitRequest& run, const distributed::ProcessGroup& group) {
     // A run goes on with the size that it has found.
     if (run.resume && run.resume->global_batch > 0)
       return fit(with_plan(run, with_batch_size(plan, run.resume->global_batch)), group);
-    const std::optional<FitPlan> found =
-        with_memory_words(device, "in the search for a batch size", kSmallerWeights, [&] {
-          return find_batch(run, group);
-        });
+    const std::string hint = memory_advice(plan, {.in = MemoryFailure::In::kSmallest});
+    const std::optional<FitPlan> found = with_memory_words(
+        device, "in the search for a batch size", hint, [&] { return find_batch(run, group); });
     if (!found) return {.interrupted = true};
     return fit(with_plan(run, *found), group);
   }

@@ -12,43 +12,15 @@
 #include "muster/memory/guard/oom.h"
 #include "muster/memory/tracker/recent.h"
 #include "muster/tensor/batch_norm.h"
+#include "muster/tensor/device/device_memory.h"
 #include "muster/tensor/device/generators.h"
 #include "muster/train/device/memory_report.h"
 #include "muster/train/device/out_of_memory.h"
+#include "muster/train/loop/memory_advice.h"
 #include "muster/train/loop/start_checks.h"
 #include "muster/train/loop/training.h"
 
 namespace muster::train::detail {
-namespace {
-
-/// What makes the run's steps smaller. `module`: null where there is none yet.
-std::string smaller_steps(const FitPlan& plan, torch::nn::Module* module) {
-  const StrategyEntry& strategy = strategies().at(plan.strategy_name);
-  std::vector<std::string> ways{
-      "take a smaller --batch-size (with --accumulate-grad-batches for the same steps)"};
-  if (strategy.batch_pieces != nullptr)
-    ways.emplace_back("more micro-batches (--strategy pipeline:micro_batches=N)");
-  const bool has_replicas_of_several =
-      strategy.ranks_per_replica != nullptr && plan.world_size != plan.ranks_per_replica;
-  if (module != nullptr && plan.options.on_oom == "fail" && strategy.splits_steps &&
-      !has_replicas_of_several) {
-    const bool minds = !memory::Guard::batch_layer(*module).empty();
-    ways.push_back(concat("--on-oom split", minds ? "-unequal" : "", ", which does so by itself"));
-  }
-  if (plan.options.activation_checkpointing == "off" &&
-      (module == nullptr || !tensor::units_of(*module).empty()))
-    ways.emplace_back("--activation-checkpointing blocks");
-  if (plan.precision.kind == Precision::kFloat32) ways.emplace_back("--precision bf16-mixed");
-  return concat(join(ways, ", "), ", or more devices");
-}
-
-/// Before the first step. Where units are placed one by one, steps of them may have been measured.
-std::string start_hint(const FitPlan& plan) {
-  const StrategyEntry& strategy = strategies().at(plan.strategy_name);
-  return strategy.places_units ? smaller_steps(plan, nullptr) : std::string(kSmallerWeights);
-}
-
-}  // namespace
 
 /// Behind each step: the allocator's lock, and a copy of its counters.
 void Trainer::note_memory() {
@@ -131,35 +103,48 @@ void Trainer::measure_budget() {
              " parts run again"));
 }
 
-/// Of the batches that this rank's device holds until the step is made, and of the next, which is
-/// there already.
+/// Of the batches that this rank's device holds until the step is made, or behind their backwards, and
+/// of the next, which is there already.
 double Trainer::bytes_of_batches() const {
   const bool keeps_all = guard_ && keeps_batches_;
+  const bool shares = parts_.size() > 1 || task_->has_own_weights();
   const int64_t next = plan_.samples_per_epoch > plan_.options.batch_size ? 1 : 0;
-  const int64_t held = (keeps_all ? plan_.options.accumulate_grad_batches : 1) + next;
-  double of_sample = 0;
+  const int64_t of_step = updates_ && !shares   ? 0
+                          : keeps_all || shares ? plan_.options.accumulate_grad_batches
+                                                : 1;
+  int64_t of_batch = 0;
   const std::vector<int64_t> first{0};
   for (const auto& [name, tensor] : data_.train->get(first).tensors)
-    of_sample += static_cast<double>(tensor.nbytes());
-  return of_sample * static_cast<double>(plan_.batch_per_rank * held);
+    of_batch +=
+        tensor::block_bytes(device_, static_cast<int64_t>(tensor.nbytes()) * plan_.batch_per_rank);
+  return static_cast<double>(of_batch) * static_cast<double>(of_step + next);
 }
 
-/// Whether what could not be had would have fitted beside smaller batches.
-bool Trainer::is_room_in_batches() const noexcept {
+/// Whether what could not be had would have fitted beside smaller batches; nothing: nobody knows.
+std::optional<bool> Trainer::is_room_in_batches() const noexcept {
   if (plan_.batch_per_rank == 1 && plan_.options.accumulate_grad_batches == 1) return false;
   try {
     const auto found = memory::out_of_memory_in(std::current_exception());
-    if (!found || !found->asked) return true;  // nobody knows: it may be
+    if (!found || !found->asked) return std::nullopt;
     return bytes_of_batches() >= *found->asked - found->free.value_or(0) - found->idle.value_or(0);
   } catch (...) {  // of reading the sample: the error in hand counts more
-    return true;
+    return std::nullopt;
   }
 }
 
 std::string Trainer::memory_hint() const {
-  if (guard_ && guard_->has_failed_at_smallest())
-    return std::string(is_room_in_batches() ? kFewerBatches : kSmallerWeights);
-  return smaller_steps(plan_, &*module_);
+  using In = MemoryFailure::In;
+  const bool is_smallest = guard_ && guard_->has_failed_at_smallest();
+  const auto row = std::ssize(tensor::chain_of(*module_));
+  MemoryFailure failure{.in = updates_      ? In::kUpdate
+                              : is_smallest ? In::kSmallest
+                                            : In::kStep,
+                        .has_units = !tensor::units_of(*module_).empty(),
+                        .sees_batches = !memory::Guard::batch_layer(*module_).empty()};
+  if (row > 0) failure.row = row;
+  if (updates_ || is_smallest)
+    failure.is_room_in_batches = is_room_in_batches().value_or(!updates_);
+  return memory_advice(plan_, failure);
 }
 
 void rethrow_with_memory(const FitRequest& run,
@@ -175,7 +160,7 @@ void rethrow_with_memory(const FitRequest& run,
        .owned = trainer ? trainer->owned_memory() : std::vector<memory::OwnedTensor>(),
        .freed = trainer ? trainer->dropped_memory() : std::vector<memory::OwnedMemory>()});
   rethrow_in_memory_words(
-      device, when, concat(trainer ? trainer->memory_hint() : start_hint(run.plan), why));
+      device, when, concat(trainer ? trainer->memory_hint() : memory_advice(run.plan, {}), why));
 }
 
 }  // namespace muster::train::detail

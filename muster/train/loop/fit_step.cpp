@@ -130,8 +130,10 @@ void Trainer::update(TrainedPart& part, const StepSums& local) {
   const double scale = scaler.scale();
   const auto make = [&] {
     const memory::Scope scope("optimizer");
+    updates_ = true;
     clip_gradients(part);
     part.optimizer().step();
+    updates_ = false;
   };
   const bool made =
       is_late() ? scaler.step(part.optimizer(), local.loss(), make)

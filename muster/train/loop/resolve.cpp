@@ -300,6 +300,17 @@ optim::ScheduleContext schedule_context(const FitNumbers& numbers,
   return context;
 }
 
+bool may_split(FitOptions options, const FitNumbers& numbers) {
+  options.on_oom = "split";
+  try {
+    strategies().at(numbers.strategy_name).check(options, numbers, numbers.strategy_params);
+    check_on_oom(options, numbers);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 FitPlan with_batch_size(const FitPlan& plan, int64_t samples) {
   FitPlan out = plan;
   out.options.batch_size = samples;

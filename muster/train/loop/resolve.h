@@ -42,6 +42,9 @@ optim::ScheduleContext schedule_context(const FitNumbers& numbers,
 /// Throws a usage error as resolve_fit().
 FitPlan with_batch_size(const FitPlan& plan, int64_t samples);
 
+/// Whether the run might as well be one of --on-oom split.
+bool may_split(FitOptions options, const FitNumbers& numbers);
+
 /// Replaces auto and -1 in `options`, and counts. Throws a usage error, by the name of the flag, for
 /// an unknown name, a number out of range, a batch size that the ranks cannot share equally, a
 /// metric to monitor, or for a schedule, that is not among `metrics`, what validation samples must

@@ -84,7 +84,11 @@ std::unique_ptr<Task> check_start(const TaskMaker& make,
   for (const TaskPart& part : parts_to_train(*task, plan)) {
     groups.rules_of(*part.module, part.name);
     if (strategy.check_module != nullptr)
-      strategy.check_module(*part.module, plan, plan.strategy_params);
+      strategy.check_module(
+          *part.module,
+          plan,
+          plan.strategy_params,
+          resume ? resume->loop.value(kStrategyKey, Json()) : plan.strategy_found);
   }
   units_to_recompute(*task, plan);
   if (!resume) return task;

@@ -171,7 +171,7 @@ class Trainer {
   void post(size_t index, const StepSums& sums);
   void note_memory();
   double bytes_of_batches() const;
-  bool is_room_in_batches() const noexcept;
+  std::optional<bool> is_room_in_batches() const noexcept;
   void begin_pieces_memory();
   void end_pieces_memory();
   void make_guard();
@@ -277,6 +277,7 @@ class Trainer {
   bool time_is_over_ = false;  // all ranks know; see Note [Time limit]
   double before_s_ = 0;        // that earlier processes worked, as far as a checkpoint says it
   bool searches_lr_ = false;   // by the loss alone: a metric that is NaN is the run's to tell
+  bool updates_ = false;       // an optimizer's step is under way, or has thrown
   bool step_made_ = false;     // by some part: not left out by its loss scale
   int64_t best_step_ = -1;     // after which the best validation was
   int64_t validated_ = -1;     // after which this process made the newest one

@@ -29,24 +29,24 @@ std::string epoch_line(const FitPlan& plan,
   return line;
 }
 
-std::string early_stop_line(const FitPlan& plan, const EarlyStopping& best, int64_t best_step) {
+std::string early_stop_line(const FitPlan& plan,
+                            const EarlyStopping& best,
+                            int64_t best_step,
+                            bool is_at_once) {
   const bool by_step =
       plan.options.val_check_interval > 0 || plan.options.check_val_every_n_epoch > 1;
-  if (!best.best()) {
-    return concat("stopped early: ",
-                  counted(best.epochs_waited(), by_step ? "validation" : "epoch"),
-                  " without a finite ",
-                  plan.options.monitor);
-  }
+  const std::string place =
+      concat(by_step ? "step " : "epoch ", by_step ? best_step : best.best_epoch() + 1);
   return concat("stopped early: ",
                 counted(best.epochs_waited(), by_step ? "validation" : "epoch"),
                 " without a ",
+                best.best() ? "" : "finite ",
                 plan.options.monitor,
-                " better than ",
-                by_step ? "step " : "epoch ",
-                by_step ? best_step : best.best_epoch() + 1,
-                "'s ",
-                metric_text(*best.best()));
+                best.best() ? concat(" better than ", place, "'s ", metric_text(*best.best())) : "",
+                is_at_once ? concat("; with --patience ",
+                                    best.epochs_waited() + 1,
+                                    " or more, or 0, which never stops, the run goes on from here")
+                           : "");
 }
 
 std::string time_limit_line(const FitPlan& plan, const formats::TrainPosition& position) {

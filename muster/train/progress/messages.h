@@ -22,8 +22,12 @@ std::string epoch_line(const FitPlan& plan,
                        const Metrics& validation,
                        const LossScaler& scaler);
 
-/// `best_step`: after which the best validation was.
-std::string early_stop_line(const FitPlan& plan, const EarlyStopping& best, int64_t best_step);
+/// `best_step`: after which the best validation was. `is_at_once`: the run goes on from where patience was
+/// at its end, and made no step.
+std::string early_stop_line(const FitPlan& plan,
+                            const EarlyStopping& best,
+                            int64_t best_step,
+                            bool is_at_once = false);
 
 /// Of a run that ends by its time, or that began behind it.
 std::string time_limit_line(const FitPlan& plan, const formats::TrainPosition& position);

@@ -55,17 +55,22 @@ std::string least_rule(const std::vector<BudgetShare>& shares, bool of_stages, b
   return "budget:" + join(budgets, "/");
 }
 
-/// What to do about a budget that is too small.
+/// What to do about a budget that is too small. `said`: the rule as it was typed, of which all but the
+/// bytes stays.
 std::string budget_hint(const std::vector<BudgetShare>& shares,
                         const parallel::BlockRule& budget,
+                        const std::string& said,
                         bool offloads,
                         bool may_offload) {
   const bool of_stages = !budget.stage_budgets.empty();
   const std::string least = least_rule(shares, of_stages, offloads);
   const std::string with_host = least_rule(shares, of_stages, may_offload);
+  const size_t behind = said.find(',');
   return concat("take ",
                 least,
-                offloads || !may_offload ? "" : ",offload=off",
+                behind != std::string::npos ? said.substr(behind)
+                : offloads || !may_offload  ? ""
+                                            : ",offload=off",
                 " or more, ",
                 with_host != least ? concat(with_host, " with activations on the host, ") : "",
                 "or a smaller batch");
@@ -172,11 +177,9 @@ PipelineMeasurements::Treated PipelineMeasurements::within(const parallel::Block
                                                            const PipelineCut& cut) {
   const pipeline::PipelineSizes sizes{
       .stages = std::ssize(cut.first_block), .ranks = ranks_, .micro_batches = cut.micro_batches};
-  if (!budget.stage_budgets.empty() && budget.stage_budgets.size() != cut.first_block.size())
-    throw usage_error(
-        {.refused = "--activation-checkpointing budget:",
-         .rule = concat("one of each rank, or one of each stage: ", cut.first_block.size()),
-         .value = concat(budget.stage_budgets.size(), " of them")});
+  // Of a schedule that was chosen: how many stages it has was not known before.
+  require_stage_budgets(request_.plan.options.activation_checkpointing,
+                        {std::ssize(cut.first_block)});
   const auto lists = pipeline::make_schedule(cut.schedule, sizes).lists;
   const std::vector<BlockBytes>& all = bytes(cut.micro_batches);
   const double rate = offload_bytes_per_s(budget);
@@ -189,7 +192,11 @@ PipelineMeasurements::Treated PipelineMeasurements::within(const parallel::Block
   for (const BudgetShare& share : shares) {
     const auto made = parallel::treatment_within(
         share.stages, share.bytes, rate, stages_text(share.numbers, share.rank, has_replicas), [&] {
-          return budget_hint(shares, budget, rate > 0, may_offload);
+          return budget_hint(shares,
+                             budget,
+                             request_.plan.options.activation_checkpointing,
+                             rate > 0,
+                             may_offload);
         });
     treatment.take(share, cut.first_block, made);
   }

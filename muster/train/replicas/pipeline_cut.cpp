@@ -288,8 +288,12 @@ std::vector<Block> blocks_of(torch::nn::Module& module,
 
 void check_cut(std::vector<Block> blocks,
                const PipelineStrategyOptions& options,
-               int64_t ranks,
+               const FitPlan& plan,
+               const Json& record,
                std::string_view owner) {
+  const int64_t ranks = plan.ranks_per_replica;
+  require_stage_budgets(plan.options.activation_checkpointing,
+                        stage_counts(as_before(options, record, ranks), ranks));
   const auto& schedule = schedule_with_fewest_stages(options);
   if (options.split == kMeasured) return require_units(blocks, schedule, ranks, owner);
   PipelineCut cut{.blocks = std::move(blocks)};
@@ -308,6 +312,8 @@ PipelineCut cut_module(std::vector<Block> blocks,
   cut.checkpointed = named_by(cut.rule, cut.blocks.size());
   PipelineMeasurements measured(cut.blocks, request, ranks, cut.checkpointed);
   PipelineStrategyOptions options = as_before(asked, request.record, ranks);
+  require_stage_budgets(request.plan.options.activation_checkpointing,
+                        stage_counts(options, ranks));
   cut.asked_micro_batches = asked.micro_batches;
   cut.batch = request.plan.batch_per_rank;
   cut.replicas = request.group.world_size() / ranks;

@@ -70,6 +70,13 @@ struct PipelineCut {
 pipeline::Split split_from(const std::string& text, std::string_view owner);
 std::string text_of_split(const pipeline::Split& first_block);
 
+/// How many stages a pipeline of these options and so many ranks has; of an open schedule each number
+/// that there may be.
+std::vector<int64_t> stage_counts(const PipelineStrategyOptions& options, int64_t ranks);
+/// Throws a usage error where `rule`, of --activation-checkpointing, has budgets of stages, and of none of
+/// these numbers.
+void require_stage_budgets(const std::string& rule, const std::vector<int64_t>& stages);
+
 /// The units of a module, as tensor::HasUnits::chain() says. Throws a usage error that names `owner` for
 /// a module that is no chain, or has parameters outside of it.
 std::vector<parallel::Block> blocks_of(torch::nn::Module& module,
@@ -77,10 +84,11 @@ std::vector<parallel::Block> blocks_of(torch::nn::Module& module,
                                        std::string_view owner);
 
 /// Throws what cut_module() would for these units, whatever they cost: there are too few for the
-/// schedule, or for the split that the options say.
+/// schedule, or for the split that the options say, or budgets are of another number of stages.
 void check_cut(std::vector<parallel::Block> blocks,
                const PipelineStrategyOptions& options,
-               int64_t ranks,
+               const FitPlan& plan,
+               const Json& record,
                std::string_view owner);
 
 /// Cuts them for pipelines of so many ranks: as the options say, as the request's record has it

@@ -1,18 +1,23 @@
 // What the parameters of --strategy pipeline say.
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include "muster/base/counted.h"
 #include "muster/base/text.h"
 #include "muster/pipeline/draw/gantt.h"
 #include "muster/pipeline/schedule/schedule.h"
+#include "muster/train/plan/fit_plan.h"
+#include "muster/train/replicas/batch_pieces.h"
 #include "muster/train/replicas/pipeline_strategy.h"
 
 namespace muster::train::detail {
 namespace {
 
 constexpr int64_t kMostTimeoutS = 1'000'000;
+constexpr std::string_view kRuleFlag = "--activation-checkpointing";
 
 /// Throws what the schedule says of the sizes, or, where `split` has another number of stages than it
 /// takes, that.
@@ -39,6 +44,36 @@ void require_sizes(const PipelineStrategyOptions& options,
                         stages == 1 ? " that the stage begins with" : " that the stages begin with",
                         ", or leave split away")});
   }
+}
+
+const pipeline::ScheduleEntry& entry_of(const std::string& schedule) {
+  return pipeline::schedules().at(parse_spec(schedule).name);
+}
+
+/// Those that the options leave to choose from.
+std::vector<std::string> open_schedules(const PipelineStrategyOptions& options) {
+  return options.schedule == kMeasured ? pipeline::schedules().names()
+                                       : std::vector<std::string>{options.schedule};
+}
+
+bool takes(const std::string& schedule, const pipeline::PipelineSizes& sizes) {
+  try {
+    pipeline::make_schedule(schedule, sizes);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// How much of a batch a rank has at most between forward and backward, of the rank that has most: with
+/// some schedules it is less the more pieces there are, with others it is all.
+double share_in_flight(const PipelineStrategyOptions& options, int64_t ranks, int64_t pieces) {
+  const bool is_open = options.schedule == kMeasured;
+  const std::string schedule = is_open ? PipelineStrategyOptions().schedule : options.schedule;
+  const int64_t stages =
+      stage_counts({.schedule = schedule, .split = options.split}, ranks).front();
+  const auto made = pipeline::make_schedule(schedule, {stages, ranks, pieces});
+  return static_cast<double>(std::ranges::max(made.in_flight)) / static_cast<double>(pieces);
 }
 
 }  // namespace
@@ -107,13 +142,62 @@ int64_t ranks_of_pipeline(int64_t world_size,
          .value = std::to_string(options.ranks)});
   }
   if (options.schedule == kMeasured) return ranks;
-  const auto& schedule = pipeline::schedules().at(parse_spec(options.schedule).name);
-  const int64_t stages = options.split == kMeasured ? ranks * schedule.stages_per_rank
-                                                    : std::ssize(split_from(options.split, owner));
+  const int64_t stages = stage_counts(options, ranks).front();
   const bool is_open = options.micro_batches == kMeasuredMicroBatches;
   // Every schedule takes as many micro-batches as there are ranks.
   require_sizes(options, {stages, ranks, is_open ? ranks : options.micro_batches}, owner);
   return ranks;
+}
+
+std::vector<int64_t> stage_counts(const PipelineStrategyOptions& options, int64_t ranks) {
+  if (options.split != kMeasured) return {std::ssize(split_from(options.split, "split"))};
+  std::set<int64_t> counts;
+  for (const std::string& schedule : open_schedules(options))
+    counts.insert(ranks * entry_of(schedule).stages_per_rank);
+  return {counts.begin(), counts.end()};
+}
+
+void require_stage_budgets(const std::string& rule, const std::vector<int64_t>& stages) {
+  const auto budgets = std::ssize(parallel::parse_block_rule(rule, kRuleFlag).stage_budgets);
+  if (budgets == 0 || std::ranges::count(stages, budgets) > 0) return;
+  std::vector<std::string> counts;
+  for (const int64_t count : stages) counts.push_back(std::to_string(count));
+  const size_t behind = rule.find(',');
+  throw usage_error(
+      {.refused = concat(kRuleFlag, ' ', rule),
+       .rule = concat("one budget for each stage, of which there are ", join(counts, " or ")),
+       .value = concat(budgets, " budgets"),
+       .hint = concat("name as many, or the one that each rank has: budget:BYTES",
+                      behind == std::string::npos ? "" : rule.substr(behind))});
+}
+
+void check_stage_budgets(const std::string& rule,
+                         const PipelineStrategyOptions& options,
+                         int64_t ranks) {
+  const auto budgets = std::ssize(parallel::parse_block_rule(rule, kRuleFlag).stage_budgets);
+  const bool may_be_known = options.split == kMeasured;  // to the record of a run that goes on
+  for (const std::string& schedule : open_schedules(options))
+    if (may_be_known && budgets > 0 && takes(schedule, {budgets, ranks, ranks})) return;
+  require_stage_budgets(rule, stage_counts(options, ranks));
+}
+
+std::string with_smaller_pieces(const FitNumbers& numbers,
+                                ParamValues params,
+                                std::string_view owner) {
+  const PipelineStrategyOptions options = pipeline_options(params, owner);
+  if (options.micro_batches == kMeasuredMicroBatches) return "";  // chosen as there is room
+  const int64_t batch = numbers.batch_per_rank, ranks = numbers.ranks_per_replica;
+  int64_t pieces = pieces_of_batch(batch, options.micro_batches);
+  const double kept = share_in_flight(options, ranks, pieces);
+  while (pieces_of_batch(batch, 2 * pieces) > pieces) {
+    pieces = pieces_of_batch(batch, 2 * pieces);
+    if (share_in_flight(options, ranks, pieces) >= kept) continue;
+    params["micro_batches"] = std::to_string(pieces);
+    std::vector<std::string> said;
+    for (const auto& [name, value] : params) said.push_back(concat(name, '=', value));
+    return concat(numbers.strategy_name, ':', join(said, ","));
+  }
+  return "";
 }
 
 std::chrono::milliseconds timeout_of(double seconds) {

@@ -378,11 +378,12 @@ std::string PipelineStrategy::line() const {
 }  // namespace
 
 void check_pipeline(torch::nn::Module& module,
-                    int64_t ranks,
+                    const FitPlan& plan,
                     const ParamValues& params,
+                    const Json& record,
                     std::string_view owner) {
   const PipelineStrategyOptions options = pipeline_options(params, owner);
-  check_cut(blocks_of(module, {}, owner), options, ranks, owner);
+  check_cut(blocks_of(module, {}, owner), options, plan, record, owner);
   if (!options.gantt.empty()) require_writable_folder(gantt_folder(options), kGanttFolder);
 }
 

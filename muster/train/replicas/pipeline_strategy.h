@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "muster/train/replicas/pipeline_cut.h"
@@ -49,11 +50,23 @@ int64_t ranks_of_pipeline(int64_t world_size,
                           const PipelineStrategyOptions& options,
                           std::string_view owner);
 
+/// StrategyEntry::with_smaller_pieces.
+std::string with_smaller_pieces(const FitNumbers& numbers,
+                                ParamValues params,
+                                std::string_view owner);
+
+/// Throws a usage error where `rule`, of --activation-checkpointing, has budgets of stages, and no pipeline
+/// of these options has so many, also of a run that goes on with a cut that it was told before.
+void check_stage_budgets(const std::string& rule,
+                         const PipelineStrategyOptions& options,
+                         int64_t ranks);
+
 /// Throws what make_pipeline() would of a module, as far as one rank can tell: of what its units cost it
-/// knows nothing. `ranks`: of one pipeline.
+/// knows nothing.
 void check_pipeline(torch::nn::Module& module,
-                    int64_t ranks,
+                    const FitPlan& plan,
                     const ParamValues& params,
+                    const Json& record,
                     std::string_view owner);
 
 /// The module's chain in stages over the ranks. Collective.

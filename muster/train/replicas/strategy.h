@@ -218,15 +218,21 @@ struct StrategyEntry {
   /// no device ever has to hold all of them.
   bool places_units = false;
   /// What make() would refuse of a module, as far as one rank can tell; null: nothing. Throws as make().
+  /// `record`: StrategyRequest::record.
   void (*check_module)(torch::nn::Module& module,
                        const FitPlan& plan,
-                       const ParamValues& params) = nullptr;
+                       const ParamValues& params,
+                       const Json& record) = nullptr;
   /// A step may fail on one rank and be made again (--on-oom split): with that option no rank meets
   /// another one in accumulate(), and forward_backward() fails on all ranks where it fails on one.
   bool splits_steps = false;
   /// Into how many pieces a replica's batch is cut, for --batch-size auto; null: into none. Throws a
   /// usage error where the parameters leave that to be measured.
   int64_t (*batch_pieces)(const ParamValues& params) = nullptr;
+  /// The strategy as one says it to have the numbers' batch cut into more pieces, with which a rank keeps
+  /// fewer samples between forward and backward: for a hint. Empty: there is no such thing. Null likewise.
+  std::string (*with_smaller_pieces)(const FitNumbers& numbers,
+                                     const ParamValues& params) = nullptr;
   /// A rank holds a part of the weights, the gradients or the optimizer's state, not all of them.
   bool divides_model = false;
   /// What record() of a run tells people, for --explain; null: nothing.

@@ -56,7 +56,9 @@ extern constinit const StrategyEntry fsdp_entry{
     .takes_whole_task = true,
     .places_units = true,
     .check_module =
-        [](torch::nn::Module& module, const FitPlan&, const ParamValues&) { fsdp_units(module); },
+        [](torch::nn::Module& module, const FitPlan&, const ParamValues&, const Json&) {
+          fsdp_units(module);
+        },
     .divides_model = true,
     .also_called = "zero3"};
 

@@ -11,7 +11,9 @@ constexpr std::string_view kPipeline = "strategy pipeline";
 void check_pipeline(const FitOptions& options,
                     const FitNumbers& numbers,
                     const ParamValues& params) {
-  detail::pipeline_options(params, kPipeline);
+  detail::check_stage_budgets(options.activation_checkpointing,
+                              detail::pipeline_options(params, kPipeline),
+                              numbers.ranks_per_replica);
   const auto refusal = [](const std::string& flag, std::string rule, std::string hint) {
     return usage_error({.refused = concat(kPipeline, " with ", flag),
                         .rule = std::move(rule),
@@ -67,11 +69,16 @@ extern constinit const StrategyEntry pipeline_entry{
         },
     .places_units = true,
     .check_module =
-        [](torch::nn::Module& module, const FitPlan& plan, const ParamValues& params) {
-          detail::check_pipeline(module, plan.ranks_per_replica, params, kPipeline);
-        },
+        [](torch::nn::Module& module,
+           const FitPlan& plan,
+           const ParamValues& params,
+           const Json& record) { detail::check_pipeline(module, plan, params, record, kPipeline); },
     .splits_steps = true,
     .batch_pieces = &batch_pieces,
+    .with_smaller_pieces =
+        [](const FitNumbers& numbers, const ParamValues& params) {
+          return detail::with_smaller_pieces(numbers, params, kPipeline);
+        },
     .divides_model = true,
     .lines_of_record = &detail::lines_of_record};
 

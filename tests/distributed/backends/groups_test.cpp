@@ -9,6 +9,7 @@
 #include <torch/torch.h>
 
 #include "muster/base/error.h"
+#include "muster/base/text.h"
 #include "muster/distributed/device_mesh.h"
 
 #include "tests/distributed/backends/collectives.h"
@@ -142,6 +143,40 @@ TEST_P(Groups, ThatMakeNoSenseAreRefusedOnAllRanks) {
     }
     const auto part = world.split(0);  // and the group is as it was
     EXPECT_EQ(part->world_size(), size);
+    part->barrier();
+  });
+}
+
+// Each would else take the other's words for its own.
+TEST_P(Groups, ThatRanksMakeByUnlikeCallsAreRefusedOnAllRanks) {
+  if (world_size() < 2) return;
+  run([](ProcessGroup world) {
+    const int last = world.world_size() - 1;
+    const bool odd = world.rank() == last;
+    const auto said = [&](const char* first, const char* other) {
+      return HasSubstr(
+          concat("all of its ranks make the same calls in the same order (got rank 0: ",
+                 first,
+                 "; rank ",
+                 last,
+                 ": ",
+                 other,
+                 ")"));
+    };
+    EXPECT_THAT(refusal_of([&] { odd ? world.subgroup({0}) : world.split(0); }),
+                said("split", "subgroup"));
+    EXPECT_THAT(refusal_of([&] {
+                  if (odd) return void(world.split(3));
+                  distributed::DeviceMesh(world, {{"data", -1}});
+                }),
+                said("a device mesh", "split"));
+    EXPECT_THAT(refusal_of([&] {
+                  if (odd) return void(world.split(kNoColor));
+                  world.all_gather_text("mine");
+                }),
+                said("all_gather_text", "split"));
+    const auto part = world.split(0);  // and the group is as it was
+    EXPECT_EQ(part->world_size(), world.world_size());
     part->barrier();
   });
 }

@@ -291,6 +291,8 @@ TEST(Guard, AllRanksEndWhenOneCannotGoOn) {
       });
   EXPECT_THAT(errors[0], HasSubstr("a step with 1 sample at a time: rank 1 is out of memory"));
   EXPECT_THAT(errors[1], HasSubstr("a step with 1 sample at a time: fake out of memory"));
+  for (const std::string& error : errors)
+    EXPECT_THAT(error, HasSubstr("hint: no batch size helps"));
 }
 
 // Of a collective step that fails on all ranks together, as a pipeline's.

@@ -323,7 +323,7 @@ TEST(DeviceCommand, AModelWhoseWeightsNoDeviceHoldsTrainsOnSeveral) {
               ContainsRegex("error: rank 0: out of memory at the start, measurement 0 .fake:0.: "
                             "block fc[12]: Tried to allocate "));
   EXPECT_THAT(one_unit.err,
-              HasSubstr("more micro-batches (--strategy pipeline:micro_batches=N), "
+              HasSubstr("more micro-batches (--strategy pipeline:micro_batches=6), "
                         "--activation-checkpointing blocks, "));
 }
 

@@ -66,6 +66,30 @@ TEST(PipelineMemoryCommand, BytesThatWereCountedStandBesideThePlans) {
   }
 }
 
+// Not when the units are measured: before anything is made. Four stages are of a zb1p, too, that is cut so.
+TEST(PipelineMemoryCommand, BudgetsOfOtherStagesAreRefusedBeforeTheRunBegins) {
+  const test::Folder folder;
+  const auto run = [&](const std::string& strategy, const std::string& rule, const Words& more) {
+    return capped_run(
+        wide(folder.path() / "none",
+             joined({"--strategy", strategy, "--devices", "2", "--activation-checkpointing", rule},
+                    more)));
+  };
+  const std::string three = "budget:1MiB/1MiB/1MiB,offload=off";
+  const CappedRun now = run("pipeline", three, {});
+  EXPECT_EQ(now.code, 2);
+  EXPECT_THAT(
+      now.err,
+      HasSubstr("--activation-checkpointing budget:1MiB/1MiB/1MiB,offload=off: one budget "
+                "for each stage, of which there are 2 (got 3 budgets)\\nhint: name as many, "
+                "or the one that each rank has: budget:BYTES,offload=off"));
+  EXPECT_FALSE(fs::exists(folder.path() / "none"));
+  EXPECT_EQ(run("pipeline", three, {"--explain"}).err, now.err);
+  const CappedRun four = run("pipeline:schedule=zb1p", "budget:1MiB/1MiB/1MiB/1MiB", {"--explain"});
+  EXPECT_EQ(four.code, 2);
+  EXPECT_THAT(four.err, HasSubstr("of which there are 2 (got 4 budgets)"));
+}
+
 // In the second micro-batch: the gradients of the first are there, as many bytes as weights, and are
 // dropped before the error is told.
 TEST(PipelineMemoryCommand, TheReportOfAStageThatHasNoRoomCountsItsGradients) {

@@ -26,5 +26,14 @@ TEST(DeviceMemory, TheShareIsThatOfLibTorchsVariables) {
     EXPECT_EQ(share_by({{"PYTORCH_CUDA_ALLOC_CONF", other}}), 1) << other;
 }
 
+TEST(DeviceMemory, DevicesCountWholeBlocks) {
+  const c10::Device cuda(c10::kCUDA, 0);
+  EXPECT_EQ(block_bytes(cuda, 0), 0);
+  EXPECT_EQ(block_bytes(cuda, 1), 512);
+  EXPECT_EQ(block_bytes(cuda, 512), 512);
+  EXPECT_EQ(block_bytes(cuda, 513), 1024);
+  EXPECT_EQ(block_bytes(c10::kCPU, 513), 513);
+}
+
 }  // namespace
 }  // namespace muster::tensor

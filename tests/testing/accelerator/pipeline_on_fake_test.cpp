@@ -140,6 +140,23 @@ TEST(PipelineOnFake, OutOfMemoryIsNamedWithItsActionAndTheNextStepGoesOn) {
   }
 }
 
+// Of a model this narrow that is most: a bias of 12 bytes has a block of 512, as its gradient has.
+TEST(PipelineOnFake, BytesThatAreMeasuredAreThoseThatTheDeviceCounts) {
+  FakeAccelerator fake({.devices = 1});
+  const torch::nn::Sequential net = deep_net(2, 3);
+  const at::Tensor x = torch::randn({8, 3}), y = torch::randn_like(x);
+  const auto costs = measure_blocks(blocks_of(net),
+                                    parallel::cut_batch({x}, {y}, 1)[0],
+                                    &mean_of_squared_errors,
+                                    kFake0,
+                                    {.warm_up = 1, .repeats = 1, .bytes_beside_parameter = 1});
+  ASSERT_EQ(costs.size(), 4U);
+  EXPECT_EQ(costs[0].parameter_bytes, 2 * (512 + 512));
+  EXPECT_EQ(costs[1].parameter_bytes, 0);
+  EXPECT_EQ(costs[0].handed_bytes, 512);
+  EXPECT_EQ(costs[1].activation_bytes, 512) << "96 bytes: what ReLU has made";
+}
+
 constexpr int64_t kPlanWidth = 64,
                   kPlanRows = 512;   // activations far above what an operation needs
 constexpr int64_t kPlanBlocks = 12;  // of a stage

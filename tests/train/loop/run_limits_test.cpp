@@ -38,6 +38,7 @@ using test::small_mlp;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::vector<int64_t> validated_steps(const fs::path& folder) {
   std::vector<int64_t> steps;
@@ -150,6 +151,18 @@ TEST(MinEpochs, KeepPatienceFromEndingTheRunBefore) {
   options.min_epochs = 0;
   options.min_steps = 30;
   EXPECT_EQ(run_noted(options, steps.path()).result.steps, 30);
+}
+
+TEST(Patience, ARunThatEndsAtOnceSaysWithWhichOneItGoesOn) {
+  train::TrainOptions options = impatient();
+  const test::Folder folder;
+  EXPECT_THAT(run_noted(options, folder.path()).notes, Not(Contains(HasSubstr("--patience"))));
+  const test::Noted again = run_noted(options, folder.path(), folder.path());
+  EXPECT_EQ(again.result.steps, 2 * kEpochSteps);
+  EXPECT_THAT(again.notes,
+              Contains(HasSubstr("; with --patience 2 or more, or 0, which never stops, the run")));
+  options.patience = 2;
+  EXPECT_EQ(run_noted(options, folder.path(), folder.path()).result.steps, 3 * kEpochSteps);
 }
 
 TEST(CheckValEveryNEpoch, LeavesTheOthersOutAndTrainsTheSame) {

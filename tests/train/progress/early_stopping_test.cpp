@@ -56,6 +56,10 @@ TEST(EarlyStopping, SaysThatNoEpochHadANumber) {
   stopping.after_epoch(std::nan(""));
   EXPECT_EQ(train::early_stop_line(plan, stopping, -1),
             "stopped early: 2 epochs without a finite validate_error");
+  EXPECT_EQ(
+      train::early_stop_line(plan, stopping, -1, /*is_at_once=*/true),
+      "stopped early: 2 epochs without a finite validate_error; with --patience 3 or more, or "
+      "0, which never stops, the run goes on from here");
 }
 
 TEST(EarlyStopping, NamesTheBestEpoch) {

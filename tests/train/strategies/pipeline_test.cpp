@@ -318,6 +318,22 @@ TEST(PipelineTraining, SaysWhatCannotBe) {
       refusal("pipeline", [](auto& options) { options.activation_checkpointing = "budget:1KiB"; }),
       ::testing::ContainsRegex("activations of stage [01] on rank [01]: [1-4] blocks? within a "
                                "budget: they need [0-9]+ bytes at least"));
+  const struct {
+    const char* strategy;
+    const char* budgets;
+    const char* says;
+  } counts[] = {{"pipeline", "9KiB/9KiB/9KiB", "there are 2 (got 3 budgets)"},
+                {"pipeline:split=0/2", "9KiB/9KiB/9KiB,offload=off", "there are 2 (got 3 budgets)"},
+                {"pipeline:schedule=zb1p", "9KiB/9KiB/9KiB/9KiB", "there are 2 (got 4 budgets)"},
+                {"pipeline:schedule=interleaved", "9KiB/9KiB", "there are 4 (got 2 budgets)"},
+                {"pipeline:schedule=auto", "9KiB/9KiB/9KiB", "there are 2 or 4 (got 3 budgets)"}};
+  for (const auto& [strategy, budgets, says] : counts) {
+    const std::string rule = concat("budget:", budgets);
+    const std::string error =
+        refusal(strategy, [&](auto& options) { options.activation_checkpointing = rule; });
+    EXPECT_THAT(error, HasSubstr(concat("--activation-checkpointing ", rule, ": one budget for")));
+    EXPECT_THAT(error, HasSubstr(says)) << strategy;
+  }
   EXPECT_THAT(refusal("pipeline:ranks=3", as_it_is),
               AllOf(HasSubstr("strategy pipeline: ranks"),
                     HasSubstr("or a divisor of the number of ranks, 2")));

@@ -1,0 +1,67 @@
+// What `muster train` advises where memory has run out, on fake devices that are too small for a part of
+// the step that no smaller batch helps.
+#include <algorithm>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "muster/base/file.h"
+#include "muster/base/json.h"
+
+#include "tests/process/train/capped_run.h"
+#include "tests/process/train/train_words.h"
+#include "tests/support/folder.h"
+
+namespace muster {
+namespace {
+
+namespace fs = std::filesystem;
+using test::capped_run;
+using test::CappedRun;
+using test::joined;
+using test::wide;
+using test::Words;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// The model has three units: three stages of one each are the most.
+TEST(MemoryAdviceCommand, WhereNotEvenOneSampleFitsIntoAStageMoreStagesAreTheAdvice) {
+  const test::Folder folder;
+  const auto hint = [&](const std::string& ranks, const std::string& split) {
+    const Words way{"--strategy", "pipeline:split=" + split, "--devices", ranks};
+    const CappedRun run =
+        capped_run(wide(folder.path() / ranks, joined(way, {"--on-oom", "split"}), "8"), 100'000);
+    EXPECT_EQ(run.code, 1);
+    return run.err.substr(std::min(run.err.find("hint: "), run.err.size()));
+  };
+  EXPECT_THAT(hint("2", "0/1"),
+              HasSubstr("hint: no batch size helps; take a smaller model, more stages on more "
+                        "devices, --activation-checkpointing blocks, or a device with more"));
+  EXPECT_THAT(hint("3", "0/1/2"),
+              HasSubstr("hint: no batch size helps; take a smaller model, "
+                        "--activation-checkpointing blocks, or a device with more"));
+}
+
+// Weights and their gradients are 204 KB, and AdamW's state is as much again.
+TEST(MemoryAdviceCommand, WhereTheOptimizersStepDoesNotFitASmallerStateIsTheAdvice) {
+  const test::Folder folder;
+  for (const std::string on_oom : {"fail", "split"}) {
+    Words words = wide(folder.path() / on_oom, {"--on-oom", on_oom}, "8");
+    *(std::find(words.begin(), words.end(), "--optimizer") + 1) = "adamw";
+    const CappedRun run = capped_run(words, 320'000);
+    EXPECT_EQ(run.code, 1) << run.err;
+    EXPECT_THAT(run.err, HasSubstr("out of memory in the first step: Tried to allocate "));
+    EXPECT_THAT(
+        run.err,
+        HasSubstr("hint: it is the optimizer's step, which no batch size makes smaller: "
+                  "take an optimizer with less state (--optimizer sgd:momentum=0 has none), "
+                  "--strategy zero2 "));
+    EXPECT_THAT(run.err, Not(HasSubstr("--batch-size")));
+    const fs::path report = folder.path() / on_oom / "out_of_memory.json";
+    EXPECT_EQ(parse_json(read_file(report), "the report").at("cause").at("action"), "shard");
+  }
+}
+
+}  // namespace
+}  // namespace muster
