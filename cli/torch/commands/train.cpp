@@ -47,7 +47,8 @@ int report_result(const train::ProgramEnd& end, bool json, program::Console& con
     object["seconds"] = result.seconds;
     if (end.is_kept) {
       object["output"] = end.output.string();
-      object["checkpoint"] = result.checkpoint.string();
+      // What the numbers are of; without a test the newest.
+      object["checkpoint"] = (result.tested.empty() ? result.checkpoint : result.tested).string();
     }
     if (result.skipped_steps) object["skipped_steps"] = *result.skipped_steps;
     if (result.memory) object["out_of_memory"] = train::json_of(*result.memory);
