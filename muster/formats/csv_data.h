@@ -72,8 +72,8 @@ struct LabelledRows {
 /// A measured target, as a feature: its mean and deviation.
 Feature measured_target(const CsvDataOptions& options);
 
-/// `learned` as in move_bad_cells(). Throws as read_table() and features_of(), and a usage error where options.target is
-/// empty or no column, or no row has a number in a measured one.
+/// `learned` as in move_bad_cells(). Throws as read_table() and features_of(), and a usage error
+/// where options.target is empty or no column, or no row has a number in a measured one.
 LabelledRows read_labelled_rows(const CsvDataOptions& options,
                                 const std::filesystem::path& path,
                                 std::span<const Feature> learned = {});

@@ -41,9 +41,9 @@ void learn_features(const Table& table,
                     std::span<const int64_t> rows,
                     std::vector<Feature>& features);
 
-/// Moves rows to table.bad that have no value for a feature: a cell that is empty or blank, or a number that is none, not
-/// finite, or too large for float32. `learned`: the same columns as a run has learned them; where blank cells are a category
-/// there, as once they were, they stay one.
+/// Moves rows to table.bad that have no value for a feature: a cell that is empty or blank, or a
+/// number that is none, not finite, or too large for float32. `learned`: the same columns as a run
+/// has learned them; where blank cells are a category there, as once they were, they stay one.
 void move_bad_cells(Table& table,
                     const std::vector<Feature>& features,
                     std::span<const Feature> learned = {});

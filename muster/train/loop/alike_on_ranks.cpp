@@ -23,9 +23,9 @@ struct Start {
   std::string key, words;
 };
 
-// Ranks may see the folder under different paths, or have copies of it; plan and sums tell a checkpoint
-// from that of another run at the same step. What the plan was told since (Note [Kept plan]) is compared
-// as the options of this start.
+// Ranks may see the folder under different paths, or have copies of it; plan and sums tell a
+// checkpoint from that of another run at the same step. What the plan was told since (Note [Kept
+// plan]) is compared as the options of this start.
 Start start_of(const std::optional<Checkpoint>& resume) {
   if (!resume) return {"", "no checkpoint"};
   return {concat(resume->position.step,

@@ -99,15 +99,18 @@ bool is_of_one_place(std::string_view option);
 void take_over(const Json& plan, const std::vector<std::string>& said, TrainOptions& options);
 void take_over(const Json& plan, const std::vector<std::string>& said, FitOptions& options);
 
-/// The plan of a run that goes on, with what this start was told anew: the options of `told` (as to_json() has them, and what the run
-/// carries) that a resumed run may say otherwise, and where its data lie; not those of kOfOnePlace, which are of the start that made the
-/// checkpoint. A plan that nobody recorded stays empty.
+/// The plan of a run that goes on, with what this start was told anew: the options of `told` (as
+/// to_json() has them, and what the run carries) that a resumed run may say otherwise, and where
+/// its data lie; not those of kOfOnePlace, which are of the start that made the checkpoint. A plan
+/// that nobody recorded stays empty.
 Json with_options_of(const Json& plan, const Json& told);
 
-/// The plan without what a start that goes on may change in that way: it tells a checkpoint from another run's.
+/// The plan without what a start that goes on may change in that way: it tells a checkpoint from
+/// another run's.
 Json without_told(const Json& plan);
 
-/// Of a checkpoint's plan: the communication hook whose state it holds, where another one was told since.
+/// Of a checkpoint's plan: the communication hook whose state it holds, where another one was told
+/// since.
 inline constexpr const char* kHookOfState = "comm_hook_of_state";
 
 /// Of what a plan carries: what the training split has taught (Dataset::learned()).

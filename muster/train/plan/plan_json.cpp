@@ -154,7 +154,8 @@ void take_options(const Json& plan, const std::vector<std::string>& said, Option
   }
 }
 
-/// Calls visit(name) for the options that a start which goes on may be told anew, and that its checkpoints keep.
+/// Calls visit(name) for the options that a start which goes on may be told anew, and that its
+/// checkpoints keep.
 template <class Visitor>
 void visit_told(const Visitor& visit) {
   const TrainOptions all;

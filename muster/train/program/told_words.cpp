@@ -107,7 +107,7 @@ std::map<std::string, std::string> words_of(const Options& options) {
   return words;
 }
 
-/// Whether the word says another value than that which holds; false where `counts` says that of its option.
+/// Whether the word says another value than that which holds, of an option that `counts`.
 template <class Options, class Counts>
 bool is_stale(const std::string& word, const Options& now, const Counts& counts) {
   const Word said(word);
