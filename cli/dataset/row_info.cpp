@@ -79,10 +79,11 @@ void move_unknown_classes(LabelledRows& rows, const std::vector<std::string>& kn
       kept.push_back(std::move(rows.table.rows[at]));
       targets.push_back(std::move(rows.targets[at]));
     } else {
-      rows.table.bad.push_back({concat(rows.table.name, ':', rows.table.rows[at].line),
-                                text::why_unknown(rows.targets[at], known)});
+      formats::add_bad_row(
+          rows.table, rows.table.rows[at].line, text::why_unknown(rows.targets[at], known));
     }
   }
+  formats::sort_by_line(rows.table.bad);
   rows.table.rows = std::move(kept);
   rows.targets = std::move(targets);
 }

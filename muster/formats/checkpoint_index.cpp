@@ -146,6 +146,15 @@ std::string with_checksum(std::string_view object) {
   return concat(before, checksum_line(before));
 }
 
+std::string with_plan(std::string_view text, const Json& plan, const std::string& where) {
+  parse_checkpoint_index(text, where);  // refuses what is not whole
+  Json state = parse_json(text, where);
+  state["plan"] = plan;
+  const bool has_checksum = state.erase(kChecksum) > 0;
+  const std::string object = json_text(state, 2);
+  return has_checksum ? with_checksum(object) : object + '\n';
+}
+
 CheckpointIndex parse_checkpoint_index(std::string_view text, const std::string& where) {
   return IndexReader(where).read(text);
 }

@@ -52,6 +52,10 @@ std::string to_state_json(const CheckpointIndex& index);
 /// member.
 std::string with_checksum(std::string_view object);
 
+/// The text of a state.json that says another plan, and is else as it was: of its format, with
+/// fields that are not ours. Throws as parse_checkpoint_index().
+std::string with_plan(std::string_view text, const Json& plan, const std::string& where);
+
 /// Reads it back. Strict: the format number, the checksum (so that any changed byte is refused),
 /// every field there, whole numbers in their ranges (step, epoch, samples and bytes from 0, world
 /// size and batch from 1, best_step from -1, CRC-32 within 32 bits), plan and loop objects, plain

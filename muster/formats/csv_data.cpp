@@ -118,12 +118,14 @@ void keep_measured_rows(Table& table, const CsvDataOptions& options) {
          .value = concat('"', table.rows.front().fields[column].substr(0, 60), "\", …"),
          .hint = "leave target_kind away: its texts are classes"});
   }
-  move_bad_numbers(table, {measured_target(options)});
+  move_bad_cells(table, {measured_target(options)});
 }
 
 }  // namespace
 
-LabelledRows read_labelled_rows(const CsvDataOptions& options, const std::filesystem::path& path) {
+LabelledRows read_labelled_rows(const CsvDataOptions& options,
+                                const std::filesystem::path& path,
+                                std::span<const Feature> learned) {
   if (options.target.empty()) {
     throw usage_error({.refused = concat(kCsvDataOwner, " parameter \"target\""),
                        .rule = options.is_measured() ? "it is said which column is predicted"
@@ -137,7 +139,7 @@ LabelledRows read_labelled_rows(const CsvDataOptions& options, const std::filesy
                               .drop = columns_in(options.drop),
                               .categorical = columns_in(options.categorical)});
   check_column_names(table, out, options.target);
-  move_bad_numbers(table, out.features);
+  move_bad_cells(table, out.features, learned);
   const bool is_measured = options.is_measured();
   if (is_measured) keep_measured_rows(table, options);
   std::vector<std::pair<size_t, std::string>> categorical;
@@ -148,10 +150,11 @@ LabelledRows read_labelled_rows(const CsvDataOptions& options, const std::filesy
   std::erase_if(table.rows, [&](const TableRow& row) {
     std::string why = fault_of_row(row, target, is_measured, categorical);
     const bool is_bad = !why.empty();
-    if (is_bad) table.bad.push_back({concat(table.name, ':', row.line), std::move(why)});
+    if (is_bad) add_bad_row(table, row.line, std::move(why));
     if (!is_bad) out.targets.push_back(row.fields[target]);
     return is_bad;
   });
+  sort_by_line(table.bad);
   return out;
 }
 

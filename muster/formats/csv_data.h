@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -63,7 +64,7 @@ Table read_csv(const CsvDataOptions& options, const std::filesystem::path& path)
 
 /// Rows whose numbers can be read, each with the name of its class, or a target that is a number.
 struct LabelledRows {
-  Table table;                       ///< the others are in table.bad
+  Table table;                       ///< the others are in table.bad, in the order of the file
   std::vector<Feature> features;     ///< nothing is learned yet
   std::vector<std::string> targets;  ///< of table.rows, none of them empty
 };
@@ -71,9 +72,11 @@ struct LabelledRows {
 /// A measured target, as a feature: its mean and deviation.
 Feature measured_target(const CsvDataOptions& options);
 
-/// Throws as read_table() and features_of(), and a usage error where options.target is empty or no column, or
-/// no row has a number in a measured one.
-LabelledRows read_labelled_rows(const CsvDataOptions& options, const std::filesystem::path& path);
+/// `learned` as in move_bad_cells(). Throws as read_table() and features_of(), and a usage error
+/// where options.target is empty or no column, or no row has a number in a measured one.
+LabelledRows read_labelled_rows(const CsvDataOptions& options,
+                                const std::filesystem::path& path,
+                                std::span<const Feature> learned = {});
 
 /// Throws a usage error where the target's values, of which `classes` are the different ones, are measured or
 /// counted, and no classes: fractions, or nearly as many as there are rows.

@@ -46,6 +46,15 @@ bool names_it(const std::vector<std::string>& names, const std::string& column) 
   return std::ranges::find(names, column) != names.end();
 }
 
+/// Why a cell has no value for the feature; empty if it has one.
+std::string fault_of_cell(const Feature& feature, const std::string& text) {
+  if (trim(text).empty()) return "is empty";
+  if (!feature.categories.empty()) return "";
+  const std::optional<double> number = number_in(text);
+  if (!number) return concat("is no number: \"", text, '"');
+  return is_too_large(*number) ? concat("is too large for float32: \"", text, '"') : "";
+}
+
 struct Moments {
   double mean = 0, deviation = 1;
 };
@@ -110,22 +119,28 @@ std::vector<Feature> features_of(const Table& table, const FeatureNames& names) 
                      .value = columns_text(table)});
 }
 
-void move_bad_numbers(Table& table, const std::vector<Feature>& features) {
-  std::vector<std::pair<size_t, const Feature*>> numbers;
-  for (const Feature& feature : features)
-    if (feature.categories.empty())
-      numbers.emplace_back(column_named(table, feature.column, kFeature), &feature);
+void move_bad_cells(Table& table,
+                    const std::vector<Feature>& features,
+                    std::span<const Feature> learned) {
+  struct Column {
+    size_t number;
+    const Feature& feature;
+    const Feature* learned;
+  };
+  std::vector<Column> columns;
+  for (const Feature& feature : features) {
+    const auto same = std::ranges::find(learned, feature.column, &Feature::column);
+    columns.push_back({column_named(table, feature.column, kFeature),
+                       feature,
+                       same == learned.end() ? nullptr : &*same});
+  }
   std::erase_if(table.rows, [&](const TableRow& row) {
-    for (const auto& [column, feature] : numbers) {
-      const std::string& text = row.fields[column];
-      const std::optional<double> number = number_in(text);
-      if (number && !is_too_large(*number)) continue;
-      table.bad.push_back({concat(table.name, ':', row.line),
-                           concat("its \"",
-                                  feature->column,
-                                  trim(text).empty() ? "\" is empty"
-                                  : number ? concat("\" is too large for float32: \"", text, '"')
-                                           : concat("\" is no number: \"", text, '"'))});
+    for (const Column& column : columns) {
+      const std::string& text = row.fields[column.number];
+      const std::string fault = fault_of_cell(column.feature, text);
+      if (fault.empty()) continue;
+      if (column.learned != nullptr && names_it(column.learned->categories, text)) continue;
+      add_bad_row(table, row.line, concat("its \"", column.feature.column, "\" ", fault));
       return true;
     }
     return false;

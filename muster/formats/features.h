@@ -41,8 +41,12 @@ void learn_features(const Table& table,
                     std::span<const int64_t> rows,
                     std::vector<Feature>& features);
 
-/// Moves rows in which a number is none, not finite, or too large for float32, to table.bad: they have no value there.
-void move_bad_numbers(Table& table, const std::vector<Feature>& features);
+/// Moves rows to table.bad that have no value for a feature: a cell that is empty or blank, or a
+/// number that is none, not finite, or too large for float32. `learned`: the same columns as a run
+/// has learned them; where blank cells are a category there, as once they were, they stay one.
+void move_bad_cells(Table& table,
+                    const std::vector<Feature>& features,
+                    std::span<const Feature> learned = {});
 
 /// [rows, sum of all widths], less the mean and divided by the deviation. Throws a usage error for a
 /// feature that the table has no column for, an environment error for a number that float32 has not after that.

@@ -36,6 +36,12 @@ std::vector<std::string> numbers(size_t count) {
 
 }  // namespace
 
+void add_bad_row(Table& table, int64_t line, std::string why) {
+  table.bad.push_back({concat(table.name, ':', line), std::move(why), line});
+}
+
+void sort_by_line(std::vector<BadRow>& bad) { std::ranges::stable_sort(bad, {}, &BadRow::line); }
+
 Table parse_table(std::string_view bytes, const std::string& name, const TableOptions& options) {
   Table table{.name = name};
   CsvReader reader(
@@ -43,7 +49,8 @@ Table parse_table(std::string_view bytes, const std::string& name, const TableOp
   for (CsvRow row; reader.next(row);) {
     const bool is_first = table.columns.empty();
     if (!row.fault.empty()) {
-      BadRow bad{concat(name, ':', row.fault_line, ':', row.fault_column), row.fault};
+      BadRow bad{
+          concat(name, ':', row.fault_line, ':', row.fault_column), row.fault, row.fault_line};
       if (is_first) throw environment_error({.refused = bad.place, .rule = bad.why});
       table.bad.push_back(std::move(bad));
       continue;
@@ -55,11 +62,12 @@ Table parse_table(std::string_view bytes, const std::string& name, const TableOp
     if (row.fields.size() == table.columns.size()) {
       table.rows.push_back({row.line, std::exchange(row.fields, {})});
     } else {
-      table.bad.push_back({concat(name, ':', row.line),
-                           concat("it has ",
-                                  counted(row.fields.size()),
-                                  options.header ? ", the header " : ", the first row ",
-                                  table.columns.size())});
+      add_bad_row(table,
+                  row.line,
+                  concat("it has ",
+                         counted(row.fields.size()),
+                         options.header ? ", the header " : ", the first row ",
+                         table.columns.size()));
     }
   }
   if (!table.rows.empty() || !table.bad.empty()) return table;

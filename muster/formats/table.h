@@ -29,6 +29,7 @@ struct TableRow {
 struct BadRow {
   std::string place;  ///< "rows.csv:17:4", or a file
   std::string why;
+  int64_t line = 0;  ///< of a table's file, from 1
 };
 
 struct Table {
@@ -37,6 +38,12 @@ struct Table {
   std::vector<TableRow> rows;  ///< each with a field for each column
   std::vector<BadRow> bad;     ///< in the order of the file
 };
+
+/// Of the table's row in that line, why it is no sample: behind those that are bad already.
+void add_bad_row(Table& table, int64_t line, std::string why);
+
+/// Table::bad in the order of the file again, where rows were found bad column by column.
+void sort_by_line(std::vector<BadRow>& bad);
 
 /// Throws a usage error if there is no such file or no such delimiter, an environment error for a file
 /// without a row, and what CsvReader throws.

@@ -52,6 +52,29 @@ TEST(CheckpointIndex, ReadsBackWhatWasWritten) {
   EXPECT_EQ(parse_checkpoint_index(to_state_json(example()), "x"), example());
 }
 
+TEST(CheckpointIndex, GetsAnotherPlanAndStaysElseAsItWas) {
+  Json state = fields();
+  state["later"] = {1, 2};  // of a later version
+  const std::string text = with_checksum(json_text(state, 2));
+  EXPECT_EQ(with_plan(text, example().plan, "x"), text);
+  CheckpointIndex want = example();
+  want.plan = {{"model", "cnn"}, {"lr", 0.5}, {"epochs", 9}};
+  const std::string now = with_plan(text, want.plan, "x");
+  EXPECT_EQ(parse_checkpoint_index(now, "x"), want);
+  EXPECT_THAT(now, HasSubstr("\"later\""));
+  std::string damaged = text;
+  damaged[damaged.find("120")] = '3';
+  EXPECT_THROW(with_plan(damaged, want.plan, "x"), Error);
+  const CheckpointIndex older = parse_checkpoint_index(
+      with_plan(R"({"format": 2, "step": 3, "epoch": 0, "samples": 12, "world_size": 1,
+                    "global_batch": 4, "loop": {}, "plan": {}, "files": {}})",
+                want.plan,
+                "x"),
+      "x");
+  EXPECT_EQ(older.format, 2);
+  EXPECT_EQ(older.plan, want.plan);
+}
+
 TEST(CheckpointIndex, ReadsATextWrittenByHand) {
   const CheckpointIndex index = parse_checkpoint_index(
       R"({"format": 2, "step": 3, "epoch": 0, "samples": 12, "world_size": 1, "global_batch": 4,

@@ -54,7 +54,7 @@ TEST(Features, NumbersAreThoseOfPythonsFloat) {
 TEST(Features, NumbersThatFloat32HasNotAreBadWithColumnAndRow) {
   Table table = parse_table("a,k\n1,x\n1e200,x\n2,x\n", "rows.csv");
   auto features = features_of(table, {.target = "k"});
-  move_bad_numbers(table, features);
+  move_bad_cells(table, features);
   ASSERT_EQ(table.bad.size(), 1U);
   EXPECT_EQ(table.bad[0].place, "rows.csv:3");
   EXPECT_EQ(table.bad[0].why, "its \"a\" is too large for float32: \"1e200\"");
@@ -78,12 +78,34 @@ TEST(Features, EachCategoryHasANumber) {
 TEST(Features, RowsWithoutANumberAreBad) {
   Table table = parse_table("a,k\n1,x\n,x\nabc,x\ninf,x\n2,x\n", "rows.csv");
   const auto features = features_of(table, {.target = "k"});
-  move_bad_numbers(table, features);
+  move_bad_cells(table, features);
   EXPECT_EQ(table.rows.size(), 2U);
   ASSERT_EQ(table.bad.size(), 3U);
   EXPECT_EQ(table.bad[0].place, "rows.csv:3");
   EXPECT_EQ(table.bad[0].why, "its \"a\" is empty");
   EXPECT_EQ(table.bad[1].why, "its \"a\" is no number: \"abc\"");
+}
+
+TEST(Features, RowsWithoutACategoryAreBad) {
+  const char* text = "c,a,k\nred,1,x\n,2,x\n  ,3,x\nblue,,x\n";
+  Table table = parse_table(text, "rows.csv");
+  auto features = features_of(table, {.target = "k", .categorical = {"c"}});
+  move_bad_cells(table, features);
+  ASSERT_EQ(table.bad.size(), 3U);
+  EXPECT_EQ(table.bad[0].place, "rows.csv:3");
+  EXPECT_EQ(table.bad[0].why, "its \"c\" is empty");
+  EXPECT_EQ(table.bad[1].place, "rows.csv:4");
+  EXPECT_EQ(table.bad[2].why, "its \"a\" is empty");
+  learn_features(table, std::vector<int64_t>{0}, features);
+  EXPECT_THAT(features[0].categories, ElementsAre("red"));
+  // As a run has learned them once.
+  Table again = parse_table(text, "rows.csv");
+  auto learned = features;
+  learned[0].categories = {"", "blue", "red"};
+  move_bad_cells(again, learned, learned);
+  ASSERT_EQ(again.bad.size(), 2U) << "of these \"\" is one, and \"  \" is none";
+  EXPECT_EQ(again.bad[0].place, "rows.csv:4");
+  EXPECT_EQ(again.rows[1].line, 3);
 }
 
 TEST(Features, RefusesColumnsOfTextByName) {

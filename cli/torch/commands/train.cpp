@@ -22,6 +22,7 @@
 #include "muster/train/program/as_rank.h"
 #include "muster/train/program/end_with.h"
 #include "muster/train/program/run_program.h"
+#include "muster/train/program/told_words.h"
 
 #include "cli/command.h"
 #include "cli/line/train_flags.h"
@@ -47,7 +48,8 @@ int report_result(const train::ProgramEnd& end, bool json, program::Console& con
     object["seconds"] = result.seconds;
     if (end.is_kept) {
       object["output"] = end.output.string();
-      object["checkpoint"] = result.checkpoint.string();
+      // What the numbers are of; without a test the newest.
+      object["checkpoint"] = (result.tested.empty() ? result.checkpoint : result.tested).string();
     }
     if (result.skipped_steps) object["skipped_steps"] = *result.skipped_steps;
     if (result.memory) object["out_of_memory"] = train::json_of(*result.memory);
@@ -143,13 +145,13 @@ class Classifying final : public train::Program {
     return train::classifier_maker(plan_, is_resumed);
   }
   void folder_ready(const fs::path& output, bool is_resumed) override {
-    program::keep_config(output / "config.toml",
-                         is_resumed,
-                         program::said_words(app_, train::kOfOneStart),
-                         train::kOfOnePlace,
-                         off_,
-                         keys_,
-                         note_);
+    train::keep_config(output / "config.toml",
+                       is_resumed,
+                       program::said_words(app_, train::kOfOneStart),
+                       plan_.options,
+                       train::TrainOptions(),
+                       keys_,
+                       note_);
   }
 
  private:

@@ -62,8 +62,7 @@ std::vector<int64_t> class_numbers(Table& table, const LearnedRows& learned) {
       targets.push_back(number->second);
       return false;
     }
-    table.bad.push_back({concat(table.name, ':', row.line),
-                         text::why_unknown(row.fields[column], learned.classes)});
+    formats::add_bad_row(table, row.line, text::why_unknown(row.fields[column], learned.classes));
     return true;
   });
   return targets;
@@ -72,7 +71,7 @@ std::vector<int64_t> class_numbers(Table& table, const LearnedRows& learned) {
 /// In float64: what is standardised is the training's business, and a number is to be read back as it stands.
 at::Tensor numbers_of_target(Table& table, const Feature& target) {
   const size_t column = column_named(table, target.column, "parameter \"target\"");
-  formats::move_bad_numbers(table, {target});
+  formats::move_bad_cells(table, {target});
   std::vector<double> numbers;
   for (const formats::TableRow& row : table.rows)
     numbers.push_back(formats::number_in(row.fields[column]).value_or(0));
@@ -268,10 +267,11 @@ std::shared_ptr<const Dataset> open_learned(const CsvDataOptions& options,
   if (purpose != ReadFor::kTest) check_said_columns(table, options, learned);
   check_has_features(table, learned);
   if (purpose == ReadFor::kMeasures) check_has_target(table, options, learned);
-  formats::move_bad_numbers(table, learned.features);
+  formats::move_bad_cells(table, learned.features, learned.features);
   const at::Tensor targets = purpose == ReadFor::kAnswers
                                  ? known_targets_of(table, options, learned)
                                  : targets_of(table, learned);
+  formats::sort_by_line(table.bad);
   apply_bad_rows(table, options);
   return as_rows(table, targets, learned);
 }
@@ -291,10 +291,12 @@ struct TrainingTable {
   std::vector<std::string> remarks;
 };
 
+/// `known`: what the run that goes on has learned.
 TrainingTable learn_from(const CsvDataOptions& options,
                          const std::filesystem::path& path,
-                         bool holds_out) {
-  formats::LabelledRows rows = formats::read_labelled_rows(options, path);
+                         bool holds_out,
+                         const LearnedRows& known) {
+  formats::LabelledRows rows = formats::read_labelled_rows(options, path, known.features);
   TrainingTable out{.table = std::move(rows.table)};
   Table& table = out.table;
   out.learned.target = options.target;
@@ -329,13 +331,15 @@ TrainingTable learn_from(const CsvDataOptions& options,
 std::shared_ptr<const Dataset> open_csv(const DatasetRequest& request) {
   const CsvDataOptions options = formats::csv_data_options(request.params, request.data_dir);
   const bool wants_test = request.split == Split::kTest, has_test = !options.test.empty();
+  const LearnedRows known =
+      request.learned.empty() ? LearnedRows() : formats::learned_rows(request.learned);
   if (!request.learned.empty() && request.is_other)
     return open_learned(options,
                         wants_test && has_test ? options.test : options.path,
-                        formats::learned_rows(request.learned),
+                        known,
                         request.needs_targets ? ReadFor::kMeasures : ReadFor::kAnswers);
-  TrainingTable training = learn_from(options, options.path, !has_test);
-  if (!request.learned.empty()) training.learned = formats::learned_rows(request.learned);
+  TrainingTable training = learn_from(options, options.path, !has_test, known);
+  if (!request.learned.empty()) training.learned = known;
   if (has_test && wants_test)
     return open_learned(options, options.test, training.learned, ReadFor::kTest);
   const auto rows = as_rows(training.table, training.targets, training.learned, training.remarks);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "muster/base/error.h"
 #include "muster/base/text.h"
 
 namespace muster::program {
@@ -48,33 +47,6 @@ std::vector<std::string> said_words(const CLI::App& app, std::span<const std::st
     words.push_back(is_switch ? flag : concat(flag, '=', option.results().front()));
   }
   return words;
-}
-
-void keep_config(const std::filesystem::path& file,
-                 bool goes_on,
-                 const std::vector<std::string>& words,
-                 std::span<const std::string_view> only_now,
-                 std::span<const std::string> off,
-                 std::span<const ConfigKey> keys,
-                 const std::function<void(const std::string&)>& note) {
-  std::vector<std::string> all;
-  try {
-    if (goes_on && std::filesystem::exists(file)) all = config_arguments(file, keys);
-  } catch (const Error& error) {
-    return note(concat(error.text().refused, ": the file stays as it is"));
-  }
-  const auto flag = [](const std::string& word) { return word.substr(0, word.find('=')); };
-  std::erase_if(all, [&](const std::string& word) {
-    const std::string option = option_of_flag(flag(word));
-    if (std::ranges::find(only_now, option) != only_now.end() ||
-        std::ranges::find(off, option) != off.end())
-      return true;
-    return std::any_of(words.begin(), words.end(), [&](const std::string& other) {
-      return flag(other) == flag(word);
-    });
-  });
-  all.insert(all.end(), words.begin(), words.end());
-  write_config_toml(file, all, keys);
 }
 
 }  // namespace muster::program

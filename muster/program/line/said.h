@@ -1,8 +1,6 @@
-// What a command line has said, and the config file that says it again.
+// What a command line has said.
 #pragma once
 
-#include <filesystem>
-#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -47,16 +45,5 @@ std::vector<std::string> said_off(const CLI::App& app, std::span<const ConfigPla
 
 /// What was said, as words: "--lr=0.1", "--fast-dev-run"; but for these options.
 std::vector<std::string> said_words(const CLI::App& app, std::span<const std::string_view> but);
-
-/// Writes a config file that says `words`; of a run that goes on over what the file said when it
-/// began, but for the options of `only_now` and `off`. A file that cannot be read stays as it is, and
-/// `note` is told.
-void keep_config(const std::filesystem::path& file,
-                 bool goes_on,
-                 const std::vector<std::string>& words,
-                 std::span<const std::string_view> only_now,
-                 std::span<const std::string> off,
-                 std::span<const ConfigKey> keys,
-                 const std::function<void(const std::string&)>& note);
 
 }  // namespace muster::program

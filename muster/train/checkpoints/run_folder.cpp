@@ -191,6 +191,8 @@ void RunFolder::tidy() const {
   std::error_code none;
   for (const fs::path& entry : entries_of(path_ / kCheckpoints)) {
     if (is_unfinished(entry)) fs::remove_all(entry, none);
+    for (const fs::path& file : entries_of(entry))  // see keep_plan()
+      if (is_unfinished(file)) fs::remove(file, none);
   }
   for (const fs::path& entry : entries_of(path_)) {
     if (is_unfinished(entry) && fs::is_regular_file(entry)) fs::remove(entry, none);

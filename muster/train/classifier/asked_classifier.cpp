@@ -13,7 +13,6 @@
 #include "muster/data/transform/transformed.h"
 #include "muster/formats/crc32.h"
 #include "muster/formats/dataset_spec.h"
-#include "muster/train/checkpoints/saved_weights.h"
 #include "muster/train/classifier/model_input.h"
 #include "muster/train/classifier/trainer.h"
 #include "muster/train/classifier/validation_split.h"
@@ -211,7 +210,7 @@ AskedClassifier ask_classifier(const AskOptions& said,
   check_batch_size(said);
   Checkpoint saved;  // on rank 0
   on_first_rank(group, [&] {
-    saved = read_weights(said.run, said.weights);
+    saved = read_asked(said);
     check_is_of_train(said.run, saved);
   });
   const Json told = told_by_first(saved, group);

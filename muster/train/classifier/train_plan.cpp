@@ -22,7 +22,6 @@ namespace {
 
 /// Of a checkpoint's plan.
 constexpr const char* kClassNames = "class_names";
-constexpr const char* kLearned = "learned";
 /// Of what is learned: the parameters that it was learned by, of which files may lie elsewhere now.
 constexpr const char* kSaid = "said";
 

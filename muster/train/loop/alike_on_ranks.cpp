@@ -23,16 +23,17 @@ struct Start {
   std::string key, words;
 };
 
-// Ranks may see the folder under different paths; plan and sums tell a checkpoint from that of
-// another run at the same step.
+// Ranks may see the folder under different paths, or have copies of it; plan and sums tell a
+// checkpoint from that of another run at the same step. What the plan was told since (Note [Kept
+// plan]) is compared as the options of this start.
 Start start_of(const std::optional<Checkpoint>& resume) {
   if (!resume) return {"", "no checkpoint"};
-  return {
-      concat(
-          resume->position.step, ' ', digest_of(json_text(resume->plan) + json_text(resume->loop))),
-      concat("step ",
-             resume->position.step,
-             resume->folder.empty() ? "" : " of " + resume->folder.string())};
+  return {concat(resume->position.step,
+                 ' ',
+                 digest_of(json_text(without_told(resume->plan)) + json_text(resume->loop))),
+          concat("step ",
+                 resume->position.step,
+                 resume->folder.empty() ? "" : " of " + resume->folder.string())};
 }
 
 Start data_of(const FitPlan& plan) {

@@ -10,8 +10,11 @@
 #include "muster/data/loader/loader.h"
 #include "muster/formats/crc32.h"
 #include "muster/tensor/bfloat16.h"
+#include "muster/train/checkpoints/kept_plan.h"
+#include "muster/train/checkpoints/saved_weights.h"
 #include "muster/train/device/out_of_memory.h"
 #include "muster/train/loop/run_start.h"
+#include "muster/train/plan/fit_plan.h"
 
 namespace muster::train {
 namespace {
@@ -30,6 +33,15 @@ void check_batch_size(const AskOptions& ask) {
   throw usage_error({.refused = "--batch-size",
                      .rule = "at least 1, or -1 for that of the run's own test",
                      .value = std::to_string(ask.batch_size)});
+}
+
+Checkpoint read_asked(const AskOptions& ask) {
+  Checkpoint saved = read_weights(ask.run, ask.weights);
+  const auto run = run_of(saved.folder);
+  std::error_code none;
+  if (!run || !std::filesystem::equivalent(*run, ask.run, none)) return saved;
+  if (const auto told = kept_plan(ask.run)) saved.plan = with_options_of(saved.plan, *told);
+  return saved;
 }
 
 void check_same_samples(const data::Dataset& samples,

@@ -19,6 +19,11 @@ namespace muster::train {
 /// Throws a usage error for a batch size below 1 that is not -1.
 void check_batch_size(const AskOptions& ask);
 
+/// The weights that are asked about, with the plan of their run: where the data lie now, how large
+/// its batches are in a test, as its last start was told, whenever the weights were saved. Throws
+/// as read_weights().
+Checkpoint read_asked(const AskOptions& ask);
+
 /// Throws a usage error, the same on all ranks, unless all have the same samples; `data` is what they
 /// are called: "--data mnist". Collective.
 void check_same_samples(const data::Dataset& samples,

@@ -267,6 +267,7 @@ bool Trainer::passes_time_limit() const {
 FitResult Trainer::run() {
   try_validation();
   open_folder();
+  if (resume_ != nullptr && is_complete()) log_.note(nothing_left_line(plan_, position_));
   FitResult result;
   while (!finished() || owes_epoch_end()) {
     if (train_epoch() == Step::kStopped) {

@@ -259,7 +259,10 @@ void Trainer::load_best() {
 
 void Trainer::test(FitResult& result) {
   if (!data_.test || data_.test->size() == 0) return;
-  if (plan_.options.test_weights == "best") load_best();
+  const bool wants_best = plan_.options.test_weights == "best";
+  if (wants_best) load_best();
+  const bool is_best = wants_best && best_step_ >= 0;
+  result.tested = checkpoint_folder(output_, is_best ? best_step_ : position_.step);
   result.test = evaluate_split(data_.test, Phase::kTest);
   log_.evaluated("test", position_, result.test.metrics);
   divergence_.check_evaluation(result.test, Phase::kTest, here());

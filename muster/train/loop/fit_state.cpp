@@ -120,7 +120,8 @@ void Trainer::load_scalers(const Json& state) {
 /// What a communication hook kept is of use to that very hook alone.
 void Trainer::load_hooks(const Checkpoint& checkpoint) {
   const auto saved = checkpoint.more.find(kCommHook);
-  const bool is_same = checkpoint.plan.value("comm_hook", "none") == plan_.options.comm_hook;
+  const std::string told = checkpoint.plan.value("comm_hook", "none");
+  const bool is_same = checkpoint.plan.value(kHookOfState, told) == plan_.options.comm_hook;
   const tensor::NamedTensorList none;
   for (const auto& part : parts_) {
     part->load_hook_state(is_same && saved != checkpoint.more.end() ? saved->second : none,

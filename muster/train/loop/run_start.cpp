@@ -10,6 +10,7 @@
 #include "muster/base/json.h"
 #include "muster/base/text.h"
 #include "muster/tensor/intraop_threads.h"
+#include "muster/train/checkpoints/kept_plan.h"
 #include "muster/train/checkpoints/model_state.h"
 #include "muster/train/loop/alike_on_ranks.h"
 #include "muster/train/replicas/first_rank.h"
@@ -70,6 +71,24 @@ std::vector<std::string> notes_on_data(const FitPlan& plan, const Checkpoint& re
           plan.validation_fingerprint,
           "the best epoch so far was chosen by other samples");
   return notes;
+}
+
+/// See Note [Kept plan].
+void keep_told(const FitPlan& plan,
+               const Checkpoint& from,
+               const std::filesystem::path& output,
+               const RunLog& log) {
+  if (from.folder.empty()) return;  // not from a disk
+  Json told = plan.record;
+  told.update(plan.carried);
+  const Json kept = with_options_of(from.plan, told);
+  if (kept == from.plan) return;
+  try {
+    keep_plan(checkpoint_folder(output, from.position.step), kept);
+  } catch (const Error& error) {
+    const std::string why = error.what();
+    log.note(concat(first_line(why), ": what was told anew is forgotten if nothing is saved"));
+  }
 }
 
 /// Lines for people about what a resumed run cannot promise.
@@ -154,6 +173,7 @@ std::unique_ptr<RunFolder> open_run_folder(const FitPlan& plan,
   if (from) check_best(plan, *from, output);
   for (const std::string& line : folder.prepare(from)) log.note(line);
   if (from) {
+    keep_told(plan, *from, output, log);
     for (const std::string& line : resume_notes(plan, *from)) log.note(line);
   }
   return mine;

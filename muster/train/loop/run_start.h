@@ -36,7 +36,7 @@ void check_limits(const FitOptions& options, const Checkpoint& resume);
 void check_same_data(const FitPlan& plan, const Checkpoint& resume);
 
 /// Rank 0: makes `output` the run's folder. All that may be refused is refused before the first
-/// write; then the folder is prepared. `from` is
+/// write; then the folder is prepared, and what was told anew is kept (Note [Kept plan]). `from` is
 /// the checkpoint to go on from, or null. Returns the hold on the folder unless it is `owned` by the
 /// caller.
 std::unique_ptr<RunFolder> open_run_folder(const FitPlan& plan,

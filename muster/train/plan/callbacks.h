@@ -120,6 +120,7 @@ struct FitResult {
   double seconds = 0;                    ///< of the whole run so far, in all its processes
   Evaluation test;                       ///< every test sample counted once; empty without test
   std::filesystem::path checkpoint;      ///< the newest; rank 0 only
+  std::filesystem::path tested;          ///< whose weights `test` is of: that, or the best epoch's
   std::optional<MemoryFailures> memory;  ///< nothing: it never ran out
   bool has_page = true;                  ///< index.html, which a full disk may cost
 };

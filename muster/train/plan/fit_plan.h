@@ -90,12 +90,31 @@ Json carried_json(const TrainOptions& options);
 inline constexpr std::string_view kOfOnePlace[] = {
     "strategy", "device", "devices", "workers", "backend"};
 
+bool is_of_one_place(std::string_view option);
+
 /// Fills `options` from a checkpoint's plan. Options named in `said` were given by the user now and
 /// stay, and so do those of kOfOnePlace. Throws a usage error that lists the differences if one that shapes the numbers (model,
 /// data, weights to start from, optimizer, batch size, seed, validation samples) was given anew with
 /// another value.
 void take_over(const Json& plan, const std::vector<std::string>& said, TrainOptions& options);
 void take_over(const Json& plan, const std::vector<std::string>& said, FitOptions& options);
+
+/// The plan of a run that goes on, with what this start was told anew: the options of `told` (as
+/// to_json() has them, and what the run carries) that a resumed run may say otherwise, and where
+/// its data lie; not those of kOfOnePlace, which are of the start that made the checkpoint. A plan
+/// that nobody recorded stays empty.
+Json with_options_of(const Json& plan, const Json& told);
+
+/// The plan without what a start that goes on may change in that way: it tells a checkpoint from
+/// another run's.
+Json without_told(const Json& plan);
+
+/// Of a checkpoint's plan: the communication hook whose state it holds, where another one was told
+/// since.
+inline constexpr const char* kHookOfState = "comm_hook_of_state";
+
+/// Of what a plan carries: what the training split has taught (Dataset::learned()).
+inline constexpr const char* kLearned = "learned";
 
 /// Of a plan that is a record: the search that found its rate, LearningRate::found_by.
 inline constexpr const char* kFoundBy = "lr_search";

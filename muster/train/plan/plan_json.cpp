@@ -62,6 +62,9 @@ std::string shown(const auto& value) {
 
 constexpr std::string_view kData = "data";
 
+constexpr std::string_view kRateOption = "lr";
+constexpr std::string_view kHookOption = "comm_hook";
+
 /// Whether the run's data are named anew, and by other places alone.
 bool is_moved(std::string_view option, const std::string& before, const std::string& now) {
   return option == kData && formats::differ_in_places_alone(before, now);
@@ -103,8 +106,7 @@ void take_options(const Json& plan, const std::vector<std::string>& said, Option
   visit_options(options, [&](const OptionInfo& info, auto& value) {
     using Value = std::remove_reference_t<decltype(value)>;
     const std::string name(info.name);
-    if (std::find(std::begin(kOfOnePlace), std::end(kOfOnePlace), name) != std::end(kOfOnePlace))
-      return;
+    if (is_of_one_place(name)) return;
     const bool is_said = std::find(said.begin(), said.end(), name) != said.end();
     bool is_free = info.on_resume == OnResume::kFree;
     if constexpr (std::is_same_v<Value, LearningRate>) is_free = value.search.empty();
@@ -152,7 +154,62 @@ void take_options(const Json& plan, const std::vector<std::string>& said, Option
   }
 }
 
+/// Calls visit(name) for the options that a start which goes on may be told anew, and that its
+/// checkpoints keep.
+template <class Visitor>
+void visit_told(const Visitor& visit) {
+  const TrainOptions all;
+  visit_options(all, [&](const OptionInfo& info, const auto&) {
+    if (info.on_resume == OnResume::kFree && !is_of_one_place(info.name)) visit(info.name);
+  });
+}
+
+/// One value of a plan that is told anew; false if nothing is.
+bool take_told(const Json& told, std::string_view name, Json& plan) {
+  const auto found = told.find(name);
+  if (found == told.end() || (name == kRateOption && !found->is_number())) return false;
+  plan[std::string(name)] = *found;
+  return true;
+}
+
+/// What the data have taught says by which files, too.
+void take_place_of_data(const Json& told, Json& plan) {
+  if (!plan.contains(kData) || !told.contains(kData)) return;
+  const auto before = plan.at(kData).get<std::string>(), now = told.at(kData).get<std::string>();
+  if (before == now || !is_moved(kData, before, now)) return;
+  take_told(told, kData, plan);
+  take_told(told, kLearned, plan);
+}
+
 }  // namespace
+
+bool is_of_one_place(std::string_view option) {
+  return std::ranges::find(kOfOnePlace, option) != std::end(kOfOnePlace);
+}
+
+Json with_options_of(const Json& plan, const Json& told) {
+  Json kept = plan;
+  if (plan.empty()) return kept;
+  visit_told([&](std::string_view name) {
+    if (!take_told(told, name, kept) || name != kRateOption) return;
+    if (!take_told(told, kFoundBy, kept)) kept.erase(kFoundBy);
+  });
+  const std::string hook = plan.value(kHookOption, "none");
+  if (kept.value(kHookOption, "none") != hook && !kept.contains(kHookOfState))
+    kept[kHookOfState] = hook;
+  take_place_of_data(told, kept);
+  return kept;
+}
+
+Json without_told(const Json& plan) {
+  Json settled = plan;
+  visit_told([&](std::string_view name) { settled.erase(std::string(name)); });
+  for (const std::string_view name : {kData, std::string_view(kLearned)})  // for their places
+    settled.erase(std::string(name));
+  settled.erase(kFoundBy);
+  settled.erase(kHookOfState);
+  return settled;
+}
 
 LearningRate kept_rate(const Json& plan, const std::string& search) {
   LearningRate before = plan.at("lr").get<double>();

@@ -15,7 +15,6 @@
 #include "muster/base/text.h"
 #include "muster/distributed/process_group.h"
 #include "muster/formats/crc32.h"
-#include "muster/train/checkpoints/saved_weights.h"
 #include "muster/train/loop/asked_run.h"
 #include "muster/train/loop/evaluate.h"
 #include "muster/train/loop/predict.h"
@@ -127,7 +126,7 @@ int ask_task(const TaskAskLine& line,
                     [&](const std::string& text) { console.note(text); }),
       env);
   Checkpoint saved;  // on rank 0
-  on_first_rank(group, [&] { saved = read_weights(ask.run, ask.weights); });
+  on_first_rank(group, [&] { saved = read_asked(ask); });
   const Json told = told_by_first(saved, group);
   const Json& record = told.at("plan");
   FitOptions trained;

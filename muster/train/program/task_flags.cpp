@@ -13,6 +13,7 @@
 #include "muster/program/line/said.h"
 #include "muster/train/plan/option_infos.h"
 #include "muster/train/program/run_program.h"
+#include "muster/train/program/told_words.h"
 
 namespace muster::train {
 namespace {
@@ -49,7 +50,10 @@ TaskLine::TaskLine(std::string title,
                    const std::string& help,
                    const FitOptions& given,
                    const std::vector<TaskProgram::Flag>& own)
-    : options(given), title_(std::move(title)), app_(program::make_app(title_, help, kEpilogue)) {
+    : options(given),
+      title_(std::move(title)),
+      given_(given),
+      app_(program::make_app(title_, help, kEpilogue)) {
   for (const TaskProgram::Flag& flag : own) add_own(flag);
   const auto add = [&](const OptionInfo& info, auto& value) {
     program::add_option_flag(*app_, info, value);
@@ -98,13 +102,8 @@ std::vector<std::string> TaskLine::said() const {
 void TaskLine::keep_config(const std::filesystem::path& file,
                            bool goes_on,
                            const std::function<void(const std::string&)>& note) const {
-  program::keep_config(file,
-                       goes_on,
-                       program::said_words(*app_, kOfOneStart),
-                       kOfOnePlace,
-                       program::said_off(*app_, places_),
-                       keys_,
-                       note);
+  const auto told = program::said_words(*app_, kOfOneStart);
+  train::keep_config(file, goes_on, told, options, given_, keys_, note);
 }
 
 Error TaskLine::placed(const Error& error) const {

@@ -40,7 +40,7 @@ class TaskLine {
   const std::string& title() const { return title_; }
   /// Options that the line or the config file has, as in a plan: "batch_size".
   std::vector<std::string> said() const;
-  /// Writes the config file that says them again; see program::keep_config.
+  /// Writes the config file that says them again; see train::keep_config. `options` are what holds.
   void keep_config(const std::filesystem::path& file,
                    bool goes_on,
                    const std::function<void(const std::string&)>& note) const;
@@ -51,6 +51,7 @@ class TaskLine {
   void add_own(const TaskProgram::Flag& flag);
 
   std::string title_;
+  FitOptions given_;  // what holds when nobody says anything
   std::unique_ptr<CLI::App> app_;
   std::filesystem::path config_;
   std::vector<std::string> paths_;  // options that are

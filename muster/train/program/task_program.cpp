@@ -124,7 +124,9 @@ Json result_of(const ProgramEnd& end) {
   object["seconds"] = end.result.seconds;
   if (end.is_kept) {
     object["output"] = end.output.string();
-    object["checkpoint"] = end.result.checkpoint.string();
+    // What the numbers are of; without a test the newest.
+    object["checkpoint"] =
+        (end.result.tested.empty() ? end.result.checkpoint : end.result.tested).string();
   }
   if (end.result.skipped_steps) object["skipped_steps"] = *end.result.skipped_steps;
   if (end.result.memory) object["out_of_memory"] = json_of(*end.result.memory);

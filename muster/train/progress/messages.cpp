@@ -1,5 +1,7 @@
 #include "muster/train/progress/messages.h"
 
+#include <vector>
+
 #include "muster/base/counted.h"
 #include "muster/base/metric_text.h"
 #include "muster/base/text.h"
@@ -55,6 +57,21 @@ std::string time_limit_line(const FitPlan& plan, const formats::TrainPosition& p
                 ": --max-time ",
                 human_duration(plan.options.max_time),
                 " is over; a longer one goes on from here");
+}
+
+std::string nothing_left_line(const FitPlan& plan, const formats::TrainPosition& position) {
+  const int64_t epochs = plan.options.epochs, max_steps = plan.options.max_steps;
+  std::vector<std::string> reached;
+  if (position.epoch >= epochs) reached.push_back(concat("--epochs ", epochs));
+  const bool has_all_steps = max_steps > 0 && position.step >= max_steps;
+  if (has_all_steps) reached.push_back(concat("--max-steps ", max_steps));
+  return concat("nothing is left to train after step ",
+                position.step,
+                ": ",
+                join(reached, " and "),
+                reached.size() == 1 ? " is reached; a larger one goes on from here"
+                                    : " are reached; larger ones go on from here",
+                has_all_steps ? " (--max-steps 0: without that limit)" : "");
 }
 
 Error not_finite_error(const FitPlan& plan,

@@ -32,6 +32,10 @@ std::string early_stop_line(const FitPlan& plan,
 /// Of a run that ends by its time, or that began behind it.
 std::string time_limit_line(const FitPlan& plan, const formats::TrainPosition& position);
 
+/// Of a run that goes on with no step left to make: which of --epochs and --max-steps it has
+/// reached, and what lifts them.
+std::string nothing_left_line(const FitPlan& plan, const formats::TrainPosition& position);
+
 struct NotFinite {
   std::string what;    ///< "the loss"
   std::string value;   ///< what was seen: "1 of 2 ranks"

@@ -96,6 +96,55 @@ TEST_F(CsvEntry, ATestFileIsReadByWhatTheOtherOneTeaches) {
       << "of 0 … 19";
 }
 
+TEST_F(CsvEntry, RowsWithoutACategoryAreBad) {
+  const std::string params = "target=y,categorical=c,test=" + put("test.csv", "x,c,y\n1,p,a\n");
+  const std::string path = put("rows.csv", "x,c,y\n1,p,a\n2,,b\n3,q,a\n4, ,b\n5,p,b\n");
+  EXPECT_THAT(test::error_of([&] { open(Split::kTrain, path, params); }),
+              HasSubstr("rows.csv:3: its \"c\" is empty"));
+  const auto kept = open(Split::kTrain, path, params + ",bad_rows=skip");
+  EXPECT_EQ(kept->size(), 3);
+  EXPECT_THAT(kept->spec().sample_shape, ElementsAre(3)) << "x, p and q";
+  EXPECT_THAT(kept->remarks(), ElementsAre(HasSubstr("2 of 5 rows in ")));
+  const std::string asked = put("asked.csv", "x,c\n1,p\n1,\n1,new\n");
+  EXPECT_THAT(test::error_of([&] { open(Split::kTest, asked, "", kept->learned(), true); }),
+              HasSubstr("asked.csv:3: its \"c\" is empty"));
+}
+
+// Once an empty cell was a category of its own, and the runs of then go on.
+TEST_F(CsvEntry, ARunThatHasLearnedAnEmptyCategoryKeepsIt) {
+  const std::string params = "target=y,categorical=c,test=" + put("test.csv", "x,c,y\n1,p,a\n");
+  const std::string path = put("rows.csv", "x,c,y\n1,p,a\n2,p,b\n");
+  std::string learned = open(Split::kTrain, path, params)->learned();
+  const std::string now = "[\"p\"]";
+  const size_t at = learned.find(now);
+  ASSERT_NE(at, std::string::npos) << learned;
+  learned.replace(at, now.size(), "[\"\",\"p\"]");
+  const std::string before = put("before.csv", "x,c,y\n1,p,a\n2,,b\n3,p,b\n");
+  EXPECT_EQ(open(Split::kTrain, before, params, learned)->size(), 3);
+  EXPECT_EQ(open(Split::kTest, before, "", learned, /*is_other=*/true)->size(), 3);
+}
+
+TEST_F(CsvEntry, BadRowsAreToldInTheOrderOfTheFile) {
+  const std::string table = "x,c,y\n1,p,a\n2,,b\n3,q,\n4,p,a,5\noops,q,b\n6,q,b\n";
+  const std::string params = "target=y,categorical=c";
+  EXPECT_THAT(refusal(table, params), HasSubstr("bad.csv:3: its \"c\" is empty"));
+  EXPECT_THAT(refusal("x,c,y\n1,p,a\n2,q,\noops,q,b\n4,q,b\n", params),
+              HasSubstr("bad.csv:3: it has no class"));
+  formats::CsvDataOptions options;
+  options.target = "y";
+  options.categorical = "c";
+  std::vector<int64_t> lines;
+  for (const formats::BadRow& row :
+       formats::read_labelled_rows(options, put("b.csv", table)).table.bad)
+    lines.push_back(row.line);
+  EXPECT_THAT(lines, ElementsAre(3, 4, 5, 6));
+  // The classes that a run has learned are looked for behind its columns.
+  const auto learned = open(Split::kTrain, put_rows(), "target=kind")->learned();
+  const std::string asked = put("asked.csv", "x,y,kind\n1,1,a\n2,2,none\noops,3,a\n");
+  EXPECT_THAT(test::error_of([&] { open(Split::kTest, asked, "", learned, /*is_other=*/true); }),
+              HasSubstr("asked.csv:3: "));
+}
+
 // What a run learns is kept as JSON, where other bytes would become U+FFFD.
 TEST_F(CsvEntry, RefusesNamesThatARunCannotKeep) {
   EXPECT_THAT(refusal("x,y\n1,a\n2,caf\xE9\n", "target=y"),

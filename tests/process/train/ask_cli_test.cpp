@@ -76,6 +76,7 @@ TEST(EvaluateCommand, GivesTheNumbersOfTheRunsOwnTest) {
       EXPECT_GE(numbers.at("top_k_accuracy"), numbers.at("accuracy"));
       EXPECT_GT(numbers.at("macro_f1"), 0);
       EXPECT_EQ(numbers.at("split"), "test");
+      EXPECT_EQ(numbers.at("checkpoint"), run.at("checkpoint")) << "what was tested";
     }
   }
 }

@@ -172,6 +172,21 @@ TEST_F(RegressionCommand, OtherRowsArePredictedByWhatTheRunHasLearned) {
   EXPECT_THAT(shares.err(), HasSubstr("the run predicts a number"));
 }
 
+// Told once, though the run has no step left; also of a checkpoint that knew the old place.
+TEST_F(RegressionCommand, ARunWhoseRowsHaveMovedIsToldOnce) {
+  Launched trained(train("run", {"--max-steps", "3", "--checkpoint-every", "2"}));
+  ASSERT_EQ(trained.wait(kRowsLimit).code, 0) << trained.err();
+  fs::rename(at("rows.csv"), at("moved.csv"));
+  Launched told({"train", "--resume", at("run"), "--data-dir", at("moved.csv")});
+  ASSERT_EQ(told.wait(kRowsLimit).code, 0) << told.err();
+  for (const char* weights : {"last", "step-2"}) {
+    Launched evaluated({"evaluate", at("run"), "--weights", weights});
+    EXPECT_EQ(evaluated.wait(kRowsLimit).code, 0) << weights << ": " << evaluated.err();
+  }
+  Launched again({"train", "--resume", at("run")});
+  EXPECT_EQ(again.wait(kRowsLimit).code, 0) << again.err();
+}
+
 // The mean and deviation of the target are learned, and another table has others.
 TEST_F(RegressionCommand, AResumeWithOtherTargetsIsRefused) {
   Launched trained(train("run", {"--max-steps", "3"}));

@@ -214,6 +214,40 @@ TEST(RunFolderCommand, TheConfigOfAResumedRunHasWhatWasSaidLast) {
   EXPECT_EQ(plan.at("lr"), 0.001);
 }
 
+TEST(RunFolderCommand, WhatAResumeIsToldHoldsFromThenOnThoughItSavesNothing) {
+  const test::Folder folder;
+  const fs::path output = folder.path() / "out";
+  train_fully(output, {"--epochs", "1"});
+  const auto plan = [&] {
+    const Outcome told = outcome({"train", "--resume", output, "--explain", "--json"});
+    EXPECT_EQ(told.code, 0) << told.err;
+    return parse_json(trim(told.out), "the plan");
+  };
+  const fs::path state = output / "checkpoints" / latest(output) / "state.json";
+  const std::string before = read_file(state);
+  EXPECT_EQ(outcome({"train", "--resume", output, "--top-k", "3", "--explain"}).code, 0);
+  EXPECT_EQ(read_file(state), before) << "a plan that is only shown";
+  const Outcome told = outcome({"train", "--resume", output, "--top-k", "2"});
+  ASSERT_EQ(told.code, 0) << told.err;
+  EXPECT_THAT(told.err, HasSubstr("after step 17: --epochs 1 is reached; a larger one"));
+  EXPECT_EQ(plan().at("top_k"), 2);
+  const Outcome asked = outcome({"evaluate", output});
+  EXPECT_THAT(asked.out, HasSubstr("top_k_accuracy ")) << asked.err;
+}
+
+TEST(RunFolderCommand, TheConfigOfARunThatGoesBackSaysWhatHoldsThere) {
+  const test::Folder folder;
+  const fs::path output = folder.path() / "out";
+  train_fully(output, {"--epochs", "2", "--lr", "0.02"});
+  const Outcome more = outcome({"train", "--resume", output, "--epochs", "3", "--lr", "0.001"});
+  ASSERT_EQ(more.code, 0) << more.err;
+  const Outcome back = outcome({"train", "--resume", output / "checkpoints" / "step-17"});
+  ASSERT_EQ(back.code, 0) << back.err;
+  EXPECT_THAT(read_file(output / "config.toml"),
+              AllOf(HasSubstr("lr = 0.02"), HasSubstr("epochs = 2"), Not(HasSubstr("0.001"))));
+  EXPECT_THAT(read_file(output / "abandoned/1/config.toml"), HasSubstr("lr = 0.001"));
+}
+
 // A switch has no flag that takes it back; a config file says it off.
 TEST(RunFolderCommand, AConfigFileTakesBackASwitchThatTheRunBeganWith) {
   const test::Folder folder;

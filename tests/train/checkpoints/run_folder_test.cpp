@@ -276,10 +276,13 @@ TEST(RunFolder, TheOwnerRemovesWhatKilledWritersLeft) {
   fs::create_directory(checkpoints / ".unfinished-50-host-1");
   fs::rename(checkpoints / "step-40", checkpoints / ".replaced-step-40");
   write_file_atomic(place.path() / ".unfinished-latest-aBc123", "step-50");
+  write_file_atomic(checkpoints / "step-30" / ".unfinished-state.json-aBc123", "{");
   RunFolder folder(place.path());
   folder.prepare(nullptr);  // whatever follows: tidying comes first
   EXPECT_FALSE(fs::exists(place.path() / ".unfinished-latest-aBc123"));
   EXPECT_FALSE(fs::exists(checkpoints / ".unfinished-50-host-1"));
+  EXPECT_FALSE(
+      fs::exists(place.path() / "abandoned/1/checkpoints/step-30/.unfinished-state.json-aBc123"));
   EXPECT_EQ(weight(train::read_checkpoint(place.path() / "abandoned/1/checkpoints/step-40")), 40);
 }
 

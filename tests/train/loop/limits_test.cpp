@@ -102,7 +102,9 @@ TEST(Limits, OfNoneLeaveValidationAndTestOut) {
   options.limit_val_batches = 0;
   options.limit_test_batches = 0;
   const test::Folder folder;
-  EXPECT_TRUE(run(options, 1, folder.path()).result.test.metrics.empty());
+  const Ran ran = run(options, 1, folder.path());
+  EXPECT_TRUE(ran.result.test.metrics.empty());
+  EXPECT_TRUE(ran.result.tested.empty());
   EXPECT_TRUE(rows_of(folder.path(), "validate").empty());
   EXPECT_TRUE(rows_of(folder.path(), "test").empty());
 }

@@ -162,6 +162,7 @@ TEST(Trainer, TestsWithTheBestWeightsOnRequest) {
   const auto best = train::best_checkpoint(folder.path());
   ASSERT_TRUE(best);
   ASSERT_NE(*best, ran.result.checkpoint);
+  EXPECT_EQ(ran.result.tested, *best);
   // A run that starts from those weights and does not move them finds the same.
   options.weights = *best / "model.safetensors";
   options.lr = 1e-30;
@@ -169,6 +170,7 @@ TEST(Trainer, TestsWithTheBestWeightsOnRequest) {
   options.test_weights = "last";
   const Ran frozen = run(options, 2, frozen_folder.path());
   EXPECT_EQ(ran.result.test.metrics["loss"], frozen.result.test.metrics["loss"]);
+  EXPECT_EQ(frozen.result.tested, frozen.result.checkpoint);
 }
 
 TEST(Trainer, StartsFromGivenWeights) {

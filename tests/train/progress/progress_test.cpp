@@ -6,9 +6,10 @@
 #include "muster/base/error.h"
 #include "muster/base/file.h"
 #include "muster/testing/run_ranks.h"
+#include "muster/train/progress/messages.h"
 
 #include "tests/support/folder.h"
-#include "tests/train/small_run.h"
+#include "tests/train/loop/noted_run.h"
 
 namespace muster {
 namespace {
@@ -16,7 +17,9 @@ namespace {
 using distributed::ProcessGroup;
 using muster::testing::run_ranks;
 using test::small_run;
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// What rank 0 tells of a run on `world` ranks.
 struct Told {
@@ -69,6 +72,36 @@ TEST(RunProgress, SaysEachEpochWithoutValidationToo) {
   const Told run = told(options, 1, folder.path());
   ASSERT_EQ(run.notes.size(), 2U);
   EXPECT_THAT(run.notes[1], HasSubstr("epoch 2/2: loss "));
+}
+
+TEST(RunProgress, ARunThatGoesOnBehindItsLastStepSaysWhichLimitItHasReached) {
+  const auto line = [](int64_t epochs, int64_t max_steps) {
+    train::FitPlan plan;
+    plan.options.epochs = epochs;
+    plan.options.max_steps = max_steps;
+    return train::nothing_left_line(plan, {.step = 26, .epoch = 2});
+  };
+  EXPECT_EQ(line(2, 0),
+            "nothing is left to train after step 26: --epochs 2 is reached; a larger one goes on "
+            "from here");
+  EXPECT_EQ(line(5, 26),
+            "nothing is left to train after step 26: --max-steps 26 is reached; a larger one goes "
+            "on from here (--max-steps 0: without that limit)");
+  EXPECT_EQ(line(2, 26),
+            "nothing is left to train after step 26: --epochs 2 and --max-steps 26 are reached; "
+            "larger ones go on from here (--max-steps 0: without that limit)");
+
+  train::TrainOptions options = test::small_mlp();
+  options.max_steps = 4;
+  const test::Folder folder;
+  const auto left = Contains(HasSubstr("nothing is left to train"));
+  EXPECT_THAT(test::run_noted(options, folder.path()).notes, Not(left));
+  EXPECT_THAT(test::run_noted(options, folder.path(), folder.path()).notes,
+              Contains(HasSubstr("after step 4: --max-steps 4 is reached")));
+  options.max_steps = 0;
+  EXPECT_THAT(test::run_noted(options, folder.path(), folder.path()).notes, Not(left));
+  EXPECT_THAT(test::run_noted(options, folder.path(), folder.path()).notes,
+              Contains(HasSubstr("after step 26: --epochs 2 is reached")));
 }
 
 TEST(RunProgress, ARunThatIsShorterThanItsLogHasALineAndARow) {

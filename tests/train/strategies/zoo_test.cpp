@@ -248,7 +248,9 @@ TEST(ModelWithoutParts, IsRefusedByNameWithAHint) {
     const FitPlan plan = plan_for(strategy, kRanks, images_for({.height = 8, .width = 8}));
     WholeModel model;
     return refusal_of([&] {
-      strategies().at(plan.strategy_name).check_module(model, plan, plan.strategy_params);
+      strategies()
+          .at(plan.strategy_name)
+          .check_module(model, plan, plan.strategy_params, plan.strategy_found);
     });
   };
   EXPECT_THAT(refusal("pipeline"),
