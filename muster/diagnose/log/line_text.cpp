@@ -4,7 +4,9 @@
 #include <array>
 
 #include "muster/base/text.h"
+#include "muster/base/text_table.h"
 #include "muster/diagnose/catalogue/fragment_finder.h"
+#include "muster/diagnose/log/log_diagnosis.h"
 
 namespace muster::diagnose {
 namespace {
@@ -102,6 +104,15 @@ std::string without_escapes(std::string_view line) {
     at = end_of_escape(line, escape);
   }
   return out;
+}
+
+std::string shown_text(std::string_view line) {
+  std::string text = printable(trim(line.substr(0, 2 * kMostTextBytes)));
+  if (text.size() <= kMostTextBytes) return text;
+  size_t end = kMostTextBytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  text.resize(end);
+  return text + "…";
 }
 
 std::string with_plain_quotes(std::string_view line) {

@@ -12,6 +12,7 @@
 #include "muster/diagnose/catalogue/fragment_finder.h"
 #include "muster/diagnose/catalogue/pattern_set.h"
 #include "muster/diagnose/log/line_text.h"
+#include "muster/diagnose/log/log_tail.h"
 #include "muster/diagnose/log/ready_catalogue.h"
 #include "muster/diagnose/log/seen_row.h"
 
@@ -24,16 +25,6 @@ constexpr size_t kOverlapBytes = 512;
 constexpr size_t kMostUnexplained = 4;
 constexpr size_t kMostNotFinite = 256;
 constexpr int kSignalBase = 128;  // a shell's exit code for a child that a signal ended
-
-/// The first bytes of a line, printable, cut between letters.
-std::string shown_text(std::string_view line) {
-  std::string text = printable(trim(line.substr(0, 2 * kMostTextBytes)));
-  if (text.size() <= kMostTextBytes) return text;
-  size_t end = kMostTextBytes;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  text.resize(end);
-  return text + "…";
-}
 
 /// Of the rows that a line fits, one that is sure of it comes before one that others say as well, then
 /// one that looks at the line before one that does not, then the longest pattern.
@@ -54,6 +45,22 @@ bool is_none_of_it(std::string_view line, std::string_view pattern) {
     end = at + part.size();
   }
   return is_counted_zero(line, begin, end);
+}
+
+/// What was seen, and the row that the end of the log is most like.
+std::vector<SeenRow> with_guess(std::vector<SeenRow> seen, const LogTail::Guess& guess) {
+  const ErrorRow* row = find_error_row(guess.row);
+  if (row == nullptr) return seen;
+  std::erase_if(seen, [&](const SeenRow& known) { return known.row == row; });
+  seen.push_back({.row = row,
+                  .count = 1,
+                  .depth = std::max(Depth::kGuess, row->depth),
+                  .only_warnings = false,
+                  .by_likeness = true,
+                  .without_rank = true,
+                  .evidence = {guess.line},
+                  .cause_holds = std::vector<bool>(row->causes.size())});
+  return seen;
 }
 
 }  // namespace
@@ -101,6 +108,7 @@ struct LogReader::State {
   std::string pending;
   int64_t sightings = 0;
   std::deque<Sighting> unexplained;
+  LogTail tail;
   int64_t lines = 0, bytes = 0;
 };
 
@@ -168,6 +176,7 @@ void LogReader::State::piece_of_line(std::string_view raw) {
   std::string_view text = raw;
   if (raw.find('\x1b') != std::string_view::npos) text = clean = without_escapes(raw);
   if (text.find("\xe2\x80") != std::string_view::npos) text = clean = with_plain_quotes(text);
+  tail.add(sources.back(), line_number, rank, text);
   // "what():  " and "RuntimeError:" may be all of a line; what they announce is on the next.
   const bool is_announced = std::exchange(error_goes_on, announces_error(text));
   const std::string before = std::exchange(unsaid, {});
@@ -373,6 +382,10 @@ LogDiagnosis LogReader::diagnosis() const {
     row.only_warnings = row.only_warnings || row.has_passed;
   }
   diagnosis.findings = findings_of(seen);
+  if (diagnosis.first_cause() == nullptr) {
+    if (const auto guess = state_->tail.guess())
+      diagnosis.findings = findings_of(with_guess(std::move(seen), *guess));
+  }
   diagnosis.unexplained.assign(state_->unexplained.begin(), state_->unexplained.end());
   diagnosis.lines = state_->lines;
   diagnosis.bytes = state_->bytes;
