@@ -20,6 +20,7 @@ LEAST_TEXTS = 3
 LEAST_WEIGHT = 0.6
 STRENGTH = 30.0  # C of the regression
 PATTERN_WEIGHT = 0.3  # of a pattern, against 1 of a message
+LINE_WEIGHT = 0.3
 NUMBERS = {"9", "11", "15", "134", "137", "139", "143"}  # what they say of an end is worth a word
 STOP = set("the an of to in is it and for on at by with this that be was are".split())
 WORD = re.compile(rb"[A-Za-z\x80-\xff]+|[0-9]+")
@@ -81,6 +82,8 @@ def texts(parts, page):
     found = [(row, text, PATTERN_WEIGHT) for row, text in patterns(page)]
     for part in parts:
         found += [(row, text, 1.0) for row, text in messages(part)]
+        # Of a log without a failure each line is harmless by itself: the reader passes over some.
+        found += [(row, line, LINE_WEIGHT) for row, text in messages(part) if row == "none" for line in text.splitlines()]
     for file in sorted((CORPUS / "healthy").glob("*.txt")):
         lines = file.read_text().splitlines()
         found += [("none", "\n".join(lines[at : at + 3]), 1.0) for at in range(0, len(lines), 3)]

@@ -69,7 +69,7 @@ Scores scores_of(const std::set<std::string>& words) {
   for (const std::string& word : words) {
     const auto known = model.words.find(word);
     if (known == model.words.end()) continue;
-    ++scores.known_words;
+    if (word.find('_') == word.npos) ++scores.known_words;  // one of a pair has it
     squares += known->second.rarity * known->second.rarity;
     for (const auto& [row, weight] : known->second.weights)
       scores.by_row[row] += known->second.rarity * weight;

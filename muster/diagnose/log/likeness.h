@@ -11,7 +11,7 @@ namespace muster::diagnose {
 struct Likeness {
   std::string_view row;    ///< its name; "none" of texts in which nothing failed
   double probability = 0;  ///< by the model, of all rows and "none"
-  int known_words = 0;     ///< of the text, that the model knows
+  int known_words = 0;     ///< of the text, that the model knows, without pairs
 };
 
 // Note [Likeness]

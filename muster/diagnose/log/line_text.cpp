@@ -139,7 +139,8 @@ bool is_warning_line(std::string_view line) {
   if ((text.starts_with("[W") || text.starts_with("[I")) && text.size() > 2 &&
       (text[2] == ' ' || is_digit(text[2])))
     return true;
-  if (text.starts_with("-- ")) return true;  // what CMake looks for and does without
+  // what CMake looks for and does without, unless it says how that ended
+  if (text.starts_with("-- ")) return text.find("errors occurred") == text.npos;
   // glog's and absl's warnings, and what they only note
   if (text.size() > 4 && (text[0] == 'W' || text[0] == 'I') &&
       std::all_of(&text[1], &text[5], is_digit))

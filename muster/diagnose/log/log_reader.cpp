@@ -50,8 +50,8 @@ bool is_none_of_it(std::string_view line, std::string_view pattern) {
 /// What was seen, and the row that the end of the log is most like.
 std::vector<SeenRow> with_guess(std::vector<SeenRow> seen, const LogTail::Guess& guess) {
   const ErrorRow* row = find_error_row(guess.row);
-  if (row == nullptr) return seen;
-  std::erase_if(seen, [&](const SeenRow& known) { return known.row == row; });
+  // What was seen of it has been judged: it is a warning, or has passed.
+  if (row == nullptr || std::ranges::find(seen, row, &SeenRow::row) != seen.end()) return seen;
   seen.push_back({.row = row,
                   .count = 1,
                   .depth = std::max(Depth::kGuess, row->depth),
@@ -176,7 +176,6 @@ void LogReader::State::piece_of_line(std::string_view raw) {
   std::string_view text = raw;
   if (raw.find('\x1b') != std::string_view::npos) text = clean = without_escapes(raw);
   if (text.find("\xe2\x80") != std::string_view::npos) text = clean = with_plain_quotes(text);
-  tail.add(sources.back(), line_number, rank, text);
   // "what():  " and "RuntimeError:" may be all of a line; what they announce is on the next.
   const bool is_announced = std::exchange(error_goes_on, announces_error(text));
   const std::string before = std::exchange(unsaid, {});
@@ -189,6 +188,7 @@ void LogReader::State::piece_of_line(std::string_view raw) {
   if (tells_what_goes_well(text) || is_row_of_measures(text)) return;
   const PatternMeaning* best_meaning = nullptr;
   Depth best_depth = Depth::kAsRow;
+  bool is_denied = is_warning_line(text);  // by what it says of itself, or of what a pattern names
   Closeness best;
   for (const size_t number : patterns.fitting(text)) {
     const PatternMeaning& meaning = meanings[number];
@@ -197,8 +197,11 @@ void LogReader::State::piece_of_line(std::string_view raw) {
       continue;
     }
     const bool looks = meaning.pattern->holds != nullptr;
-    if (looks && !meaning.pattern->holds(text.substr(line_prefix(text).length))) continue;
-    if (is_none_of_it(text, meaning.pattern->text)) continue;
+    if ((looks && !meaning.pattern->holds(text.substr(line_prefix(text).length))) ||
+        is_none_of_it(text, meaning.pattern->text)) {
+      is_denied = true;
+      continue;
+    }
     const Depth depth =
         meaning.pattern->depth == Depth::kAsRow ? rows[meaning.row]->depth : meaning.pattern->depth;
     const Closeness here{depth != Depth::kPerhaps, looks, meaning.pattern->text.size()};
@@ -207,6 +210,7 @@ void LogReader::State::piece_of_line(std::string_view raw) {
     best = here;
     best_depth = depth;
   }
+  if (best_meaning == nullptr && !is_denied) tail.add(sources.back(), line_number, rank, text);
   if (best_meaning != nullptr) {
     sight(*best_meaning, best_depth, text);
     if (best_depth == Depth::kPerhaps && rows[best_meaning->row]->name == "not-a-number")

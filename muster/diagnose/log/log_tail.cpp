@@ -21,8 +21,8 @@ void LogTail::add(std::string_view source,
 }
 
 std::optional<LogTail::Guess> LogTail::guess() const {
-  constexpr double kLeastProbability = 0.2;  // among eighty rows
-  constexpr int kFewestWords = 4;
+  constexpr double kLeastProbability = 0.25;  // among eighty rows
+  constexpr int kFewestWords = 5;             // what few words say is chance
   const size_t used = std::min(count_, kLines);
   std::set<std::string> words;
   for (size_t at = 0; at < used; ++at) add_message_words(lines_[at].text, words);
