@@ -164,6 +164,12 @@ TEST(Corpus, FirstCauseIsNamedForMessagesOfAFifteenthBlindSet) {
   EXPECT_GE(score.right, 0.85 * score.all);
 }
 
+TEST(Corpus, FirstCauseIsNamedForMessagesOfASixteenthBlindSet) {
+  const Score score = score_of("sixteenth");
+  ASSERT_GT(score.all, 0);
+  EXPECT_GE(score.right, 0.85 * score.all);
+}
+
 TEST(Corpus, HasAHundredMessagesOfRowsThatThereAre) {
   size_t count = 0;
   for (const char* part : {"development",
@@ -183,7 +189,8 @@ TEST(Corpus, HasAHundredMessagesOfRowsThatThereAre) {
                            "twelfth",
                            "thirteenth",
                            "fourteenth",
-                           "fifteenth"}) {
+                           "fifteenth",
+                           "sixteenth"}) {
     for (const CorpusEntry& entry : read_corpus(part)) {
       ++count;
       EXPECT_TRUE(entry.row == "none" || find_error_row(entry.row) != nullptr)
