@@ -99,6 +99,7 @@ Finding finding_of(const SeenRow& seen, const SeenRow* first) {
                   .cause = cause,
                   .cause_is_told = told,
                   .confidence = confidence_of(seen, told),
+                  .by_likeness = seen.by_likeness,
                   .evidence = seen.evidence,
                   .count = seen.count,
                   .ranks = {seen.ranks.begin(), seen.ranks.end()}};

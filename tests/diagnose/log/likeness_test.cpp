@@ -26,7 +26,7 @@ std::set<std::string> words_of(std::string_view line) {
 
 TEST(MessageWords, AreSmallLettersWithTheirNeighbours) {
   EXPECT_THAT(words_of("The OutOfMemory, 12 GiB"),
-              UnorderedElementsAre("out", "memory", "out_memory", "gi"));
+              UnorderedElementsAre("out", "memory", "gi", "out_memory", "memory_gi"));
   EXPECT_THAT(words_of("at /usr/lib/libxy.so: shapes"),
               UnorderedElementsAre("libxy", "so", "shape", "libxy_so", "so_shape"));
   EXPECT_THAT(words_of("code 137, pass 4"),
@@ -40,6 +40,7 @@ TEST(Likeness, NamesWhatNoPatternFits) {
   ASSERT_NE(diagnosis.first_cause(), nullptr);
   EXPECT_EQ(diagnosis.first_cause()->row->name, "device-mismatch");
   EXPECT_EQ(diagnosis.first_cause()->confidence, Confidence::kLow);
+  EXPECT_TRUE(diagnosis.first_cause()->by_likeness);
   EXPECT_THAT(diagnosis.first_cause()->because, HasSubstr("no line is known"));
   EXPECT_EQ(diagnosis.first_cause()->evidence.at(0).line, 1);
 }
