@@ -33,10 +33,11 @@ std::optional<LogTail::Guess> LogTail::guess() const {
   const auto likeness = [&](const Line& line) { return likeness_of_line(line.text, likest.row); };
   const Line& best = *std::ranges::max_element(
       lines_.begin(), lines_.begin() + static_cast<std::ptrdiff_t>(used), {}, likeness);
+  const auto said_by = line_prefix(best.text).rank;
   return Guess{.row = std::string(likest.row),
                .line = {.source = best.source,
                         .line = best.number,
-                        .rank = best.rank,
+                        .rank = said_by ? said_by : best.rank,
                         .text = shown_text(best.text)}};
 }
 
