@@ -91,7 +91,11 @@ constexpr const char* kPageHead =
     "guessed from is only asked where a line speaks of a failure and nothing else of this page "
     "fits "
     "it;\n"
-    "the finding has low confidence then.\n\n";
+    "the finding has low confidence then. Where no line at all is known, the words of the log's "
+    "last\n"
+    "lines are compared with those of known messages of each row; what is clearly the likest is "
+    "named\n"
+    "with low confidence, too.\n\n";
 
 }  // namespace
 

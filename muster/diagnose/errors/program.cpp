@@ -4,6 +4,8 @@
 namespace muster::diagnose {
 namespace {
 
+constexpr bool is_not_zero(std::string_view line) { return line.find("status 0") == line.npos; }
+
 constexpr Pattern kFailed[] = {
     {"srun: error*Exited with exit code"},
     {"DUE TO TASK FAILURE"},
@@ -52,7 +54,7 @@ constexpr Pattern kFailed[] = {
     {"Root Cause (first observed failure)", nullptr, Depth::kPerhaps},
     {"exitcode  : *(pid", nullptr, Depth::kPerhaps},
     {"job failed, log is in", nullptr, Depth::kPerhaps},
-    {"Command exited with status", nullptr, Depth::kPerhaps},
+    {"Command exited with status", is_not_zero, Depth::kPerhaps},
     {"' panicked at", nullptr, Depth::kPerhaps},
     {"returned non-zero exit status", nullptr, Depth::kPerhaps},
     {"exited with non-zero", nullptr, Depth::kPerhaps},

@@ -63,7 +63,8 @@ std::vector<CheckResult> checks_of(const Finding& finding) {
 std::string explanation(const std::string& said) {
   const LogDiagnosis diagnosis = classify(said);
   const Finding* first = diagnosis.first_cause();
-  if (first == nullptr) return "";
+  // One error says what it is better than words that it has in common with others.
+  if (first == nullptr || first->by_likeness) return "";
   return '\n' + finding_text(*first, checks_of(*first), kWidth);
 }
 

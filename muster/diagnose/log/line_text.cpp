@@ -4,7 +4,9 @@
 #include <array>
 
 #include "muster/base/text.h"
+#include "muster/base/text_table.h"
 #include "muster/diagnose/catalogue/fragment_finder.h"
+#include "muster/diagnose/log/log_diagnosis.h"
 
 namespace muster::diagnose {
 namespace {
@@ -104,6 +106,15 @@ std::string without_escapes(std::string_view line) {
   return out;
 }
 
+std::string shown_text(std::string_view line) {
+  std::string text = printable(trim(line.substr(0, 2 * kMostTextBytes)));
+  if (text.size() <= kMostTextBytes) return text;
+  size_t end = kMostTextBytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  text.resize(end);
+  return text + "…";
+}
+
 std::string with_plain_quotes(std::string_view line) {
   std::string out;
   for (size_t at = 0; at < line.size(); ++at) {
@@ -128,7 +139,8 @@ bool is_warning_line(std::string_view line) {
   if ((text.starts_with("[W") || text.starts_with("[I")) && text.size() > 2 &&
       (text[2] == ' ' || is_digit(text[2])))
     return true;
-  if (text.starts_with("-- ")) return true;  // what CMake looks for and does without
+  // what CMake looks for and does without, unless it says how that ended
+  if (text.starts_with("-- ")) return text.find("errors occurred") == text.npos;
   // glog's and absl's warnings, and what they only note
   if (text.size() > 4 && (text[0] == 'W' || text[0] == 'I') &&
       std::all_of(&text[1], &text[5], is_digit))

@@ -13,6 +13,9 @@ namespace muster::diagnose {
 /// left out to the end. All other bytes stay.
 std::string without_escapes(std::string_view line);
 
+/// The first bytes of a line as a Sighting has them: printable, at most kMostTextBytes, cut between letters.
+std::string shown_text(std::string_view line);
+
 /// Typographic quotation marks of UTF-8, as compilers write them, as those of ASCII.
 std::string with_plain_quotes(std::string_view line);
 

@@ -74,7 +74,8 @@ std::string why_it_follows(const SeenRow& row, const SeenRow& first) {
 }
 
 Confidence confidence_of(const SeenRow& seen, bool told) {
-  if (seen.depth == Depth::kPerhaps || seen.depth == Depth::kGuess) return Confidence::kLow;
+  if (seen.by_likeness || seen.depth == Depth::kPerhaps || seen.depth == Depth::kGuess)
+    return Confidence::kLow;
   if (seen.depth == Depth::kPeer) return Confidence::kLow;
   if (told || seen.row->causes.size() == 1)
     return seen.depth == Depth::kLate ? Confidence::kMedium : Confidence::kHigh;
@@ -98,6 +99,7 @@ Finding finding_of(const SeenRow& seen, const SeenRow* first) {
                   .cause = cause,
                   .cause_is_told = told,
                   .confidence = confidence_of(seen, told),
+                  .by_likeness = seen.by_likeness,
                   .evidence = seen.evidence,
                   .count = seen.count,
                   .ranks = {seen.ranks.begin(), seen.ranks.end()}};
@@ -106,6 +108,9 @@ Finding finding_of(const SeenRow& seen, const SeenRow* first) {
     if (seen.depth == Depth::kPeer)
       finding.because =
           "this is what the other ranks say when one fails: what that one said is not here";
+    if (seen.by_likeness)
+      finding.because =
+          "no line is known; the words of the last lines are most like those of this error";
   } else if (seen.only_warnings || first == nullptr) {
     finding.part = Part::kWarning;
     if (seen.has_passed) finding.because = "it was finite again afterwards";

@@ -36,6 +36,7 @@ struct Finding {
   bool cause_is_told = false;    ///< by its condition, and not only because it is the likeliest
   Part part = Part::kAlso;
   Confidence confidence = Confidence::kLow;
+  bool by_likeness = false;        ///< no line of it is known: the log's end has its words
   std::string because;             ///< why it has this part; empty where that is plain
   std::vector<Sighting> evidence;  ///< the first few; never empty
   int64_t count = 0;               ///< of all sightings

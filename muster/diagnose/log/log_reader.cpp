@@ -12,6 +12,7 @@
 #include "muster/diagnose/catalogue/fragment_finder.h"
 #include "muster/diagnose/catalogue/pattern_set.h"
 #include "muster/diagnose/log/line_text.h"
+#include "muster/diagnose/log/log_tail.h"
 #include "muster/diagnose/log/ready_catalogue.h"
 #include "muster/diagnose/log/seen_row.h"
 
@@ -24,16 +25,6 @@ constexpr size_t kOverlapBytes = 512;
 constexpr size_t kMostUnexplained = 4;
 constexpr size_t kMostNotFinite = 256;
 constexpr int kSignalBase = 128;  // a shell's exit code for a child that a signal ended
-
-/// The first bytes of a line, printable, cut between letters.
-std::string shown_text(std::string_view line) {
-  std::string text = printable(trim(line.substr(0, 2 * kMostTextBytes)));
-  if (text.size() <= kMostTextBytes) return text;
-  size_t end = kMostTextBytes;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  text.resize(end);
-  return text + "…";
-}
 
 /// Of the rows that a line fits, one that is sure of it comes before one that others say as well, then
 /// one that looks at the line before one that does not, then the longest pattern.
@@ -54,6 +45,22 @@ bool is_none_of_it(std::string_view line, std::string_view pattern) {
     end = at + part.size();
   }
   return is_counted_zero(line, begin, end);
+}
+
+/// What was seen, and the row that the end of the log is most like.
+std::vector<SeenRow> with_guess(std::vector<SeenRow> seen, const LogTail::Guess& guess) {
+  const ErrorRow* row = find_error_row(guess.row);
+  // What was seen of it has been judged: it is a warning, or has passed.
+  if (row == nullptr || std::ranges::find(seen, row, &SeenRow::row) != seen.end()) return seen;
+  seen.push_back({.row = row,
+                  .count = 1,
+                  .depth = std::max(Depth::kGuess, row->depth),
+                  .only_warnings = false,
+                  .by_likeness = true,
+                  .without_rank = true,
+                  .evidence = {guess.line},
+                  .cause_holds = std::vector<bool>(row->causes.size())});
+  return seen;
 }
 
 }  // namespace
@@ -101,6 +108,7 @@ struct LogReader::State {
   std::string pending;
   int64_t sightings = 0;
   std::deque<Sighting> unexplained;
+  LogTail tail;
   int64_t lines = 0, bytes = 0;
 };
 
@@ -180,6 +188,7 @@ void LogReader::State::piece_of_line(std::string_view raw) {
   if (tells_what_goes_well(text) || is_row_of_measures(text)) return;
   const PatternMeaning* best_meaning = nullptr;
   Depth best_depth = Depth::kAsRow;
+  bool is_denied = is_warning_line(text);  // by what it says of itself, or of what a pattern names
   Closeness best;
   for (const size_t number : patterns.fitting(text)) {
     const PatternMeaning& meaning = meanings[number];
@@ -188,8 +197,11 @@ void LogReader::State::piece_of_line(std::string_view raw) {
       continue;
     }
     const bool looks = meaning.pattern->holds != nullptr;
-    if (looks && !meaning.pattern->holds(text.substr(line_prefix(text).length))) continue;
-    if (is_none_of_it(text, meaning.pattern->text)) continue;
+    if ((looks && !meaning.pattern->holds(text.substr(line_prefix(text).length))) ||
+        is_none_of_it(text, meaning.pattern->text)) {
+      is_denied = true;
+      continue;
+    }
     const Depth depth =
         meaning.pattern->depth == Depth::kAsRow ? rows[meaning.row]->depth : meaning.pattern->depth;
     const Closeness here{depth != Depth::kPerhaps, looks, meaning.pattern->text.size()};
@@ -198,6 +210,7 @@ void LogReader::State::piece_of_line(std::string_view raw) {
     best = here;
     best_depth = depth;
   }
+  if (best_meaning == nullptr && !is_denied) tail.add(sources.back(), line_number, rank, text);
   if (best_meaning != nullptr) {
     sight(*best_meaning, best_depth, text);
     if (best_depth == Depth::kPerhaps && rows[best_meaning->row]->name == "not-a-number")
@@ -373,6 +386,10 @@ LogDiagnosis LogReader::diagnosis() const {
     row.only_warnings = row.only_warnings || row.has_passed;
   }
   diagnosis.findings = findings_of(seen);
+  if (diagnosis.first_cause() == nullptr) {
+    if (const auto guess = state_->tail.guess())
+      diagnosis.findings = findings_of(with_guess(std::move(seen), *guess));
+  }
   diagnosis.unexplained.assign(state_->unexplained.begin(), state_->unexplained.end());
   diagnosis.lines = state_->lines;
   diagnosis.bytes = state_->bytes;

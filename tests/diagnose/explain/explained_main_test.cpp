@@ -57,6 +57,13 @@ TEST_F(ExplainedMain, SaysNoMoreThanTheErrorOfWhatNobodyKnows) {
       AllOf(HasSubstr("error: the moon is not made of cheese\n"), Not(HasSubstr("first cause"))));
 }
 
+TEST_F(ExplainedMain, AnErrorIsNotExplainedByWordsThatItHasInCommonWithOthers) {
+  const auto program = []() -> int {
+    throw std::runtime_error("found two devices, cpu and cuda:0!");
+  };
+  EXPECT_EXIT(end_with(program), ExitedWithCode(1), Not(HasSubstr("first cause")));
+}
+
 TEST_F(ExplainedMain, KeepsTheExitCodeOfWrongUse) {
   const auto program = []() -> int {
     throw usage_error({.refused = "--epochs", .rule = "at least 1", .value = "0"});

@@ -45,6 +45,14 @@ TEST(LogReader, AWarningIsACauseWhereItsPatternSaysSo) {
   EXPECT_EQ(harmless.first_cause(), nullptr);
 }
 
+TEST(LogReader, WhatCMakeSaysLastIsNoNoteAndStatusZeroNoFailure) {
+  EXPECT_EQ(first_of(classify("-- Configuring incomplete, errors occurred!\n")),
+            "build-not-configured");
+  EXPECT_EQ(first_of(classify("-- Looking for pthread_create - not found\n")), "none");
+  EXPECT_EQ(first_of(classify("Command exited with status 0\n")), "none");
+  EXPECT_EQ(first_of(classify("Command exited with status 1\n")), "process-failed");
+}
+
 TEST(LogReader, NamesOfTestsAndFilesThatAreBuiltAreNoFailure) {
   for (const char* line : {"      Start 3210: Gloo.FailsWithAnErrorOfItsPeer\n",
                            "[102/304] Building CXX object rank_failure_and_nvcc_error.cpp.o\n",
