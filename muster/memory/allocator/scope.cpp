@@ -1,11 +1,13 @@
 #include "muster/memory/allocator/scope.h"
 
+#include <atomic>
 #include <map>
 #include <mutex>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/memory/allocator/names.h"
+#include "muster/memory/allocator/scope_meter.h"
 #include "muster/memory/allocator/thread_state.h"
 
 namespace muster::memory {
@@ -36,6 +38,7 @@ Limits& limits() {
 
 /// Another part of the program begins: what was the layer before is none of it.
 void enter(uint32_t path) {
+  if (scope_meter_runs.load(std::memory_order_relaxed)) meter_scope(this_thread_state.scope);
   this_thread_state.scope = path;
   this_thread_state.layer = 0;
 }
