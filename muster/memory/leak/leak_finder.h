@@ -25,9 +25,9 @@ enum class LeakKind : uint8_t {
 
 struct LeakFinding {
   LeakKind kind = LeakKind::kTensors;
-  double bytes_per_iteration =
-      0;  ///< of CPU blocks, for kHeap, kKernels and kMapped of other memory of the process, for
-      ///< kWaiting and kDevice of the device, for kPinned of pinned memory; 0 of kEvaluationGraph
+  /// Of CPU blocks; for kHeap, kKernels and kMapped of other memory of the process, for kWaiting and
+  /// kDevice of the device, for kPinned of pinned memory. 0 of kEvaluationGraph.
+  double bytes_per_iteration = 0;
   double blocks_per_iteration = 0;  ///< how many more blocks live
   double nodes_per_iteration = 0;  ///< how many more nodes of graphs live, or are built for nothing
   std::string scope;               ///< in which most of the bytes were allocated; "" outside

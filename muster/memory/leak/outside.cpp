@@ -58,10 +58,6 @@ bool grew_lately(const Series& series, double suspicious) {
 
 }  // namespace
 
-bool Series::all_zero() const {
-  return std::all_of(values_.begin(), values_.end(), [](int64_t value) { return value == 0; });
-}
-
 Outside::~Outside() {
   if (metered_) stop_scope_meter();
 }

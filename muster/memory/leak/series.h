@@ -1,6 +1,7 @@
 // The last values of a number.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -15,7 +16,9 @@ class Series {
     if (values_.size() > most) values_.erase(values_.begin());
   }
   const std::vector<int64_t>& values() const { return values_; }
-  bool all_zero() const;
+  bool all_zero() const {
+    return std::ranges::all_of(values_, [](int64_t value) { return value == 0; });
+  }
 
  private:
   std::vector<int64_t> values_;
