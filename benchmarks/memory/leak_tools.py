@@ -28,7 +28,11 @@ def leaked_bytes(program, number, iterations):
 def by_heaptrack(program, names, iterations):
     plain = names.index("control allocator warm-up")
     least = leaked_bytes(program, plain, iterations)
-    return {name: leaked_bytes(program, i, iterations) - least for i, name in enumerate(names)}
+    held = {}
+    for name in sorted(names, key=lambda name: ["leak", "control", "fixed"].index(name.split(" ", 1)[0])):
+        held[name] = leaked_bytes(program, names.index(name), iterations) - least
+        print(f"        {held[name]:12.0f} B {name}", flush=True)
+    return held
 
 
 def by_valgrind(program, iterations):
