@@ -82,7 +82,7 @@ CLI = {
 OUTSIDE = {
     "cli": ["muster"],
     "examples": ["muster"],
-    "benchmarks": ["muster", "tests/tune", "tests/support"],  # the simulator of studies; the counting allocator
+    "benchmarks": ["muster", "tests/tune", "tests/memory", "tests/support"],  # the simulator of studies; programs that leak; the counting allocator
     "tests": ["muster", "cli", "examples"],
 }
 DOORS_ONLY = ["examples", "tests/consume"]  # as users write: no header but muster/<room>.h

@@ -38,13 +38,17 @@ Counters pinned_from(const Stats& stats) {
   }
 }
 
-/// Null where the kind has none.
-at::HostAllocator* pinned_allocator(c10::DeviceType kind) {
+/// The allocator of a kind's pinned memory.
+at::HostAllocator& pinned_allocator(c10::DeviceType kind) {
+  at::HostAllocator* allocator = nullptr;
   try {
-    return at::getHostAllocator(kind);
-  } catch (const std::exception&) {  // LibTorch's refusal of a kind
-    return nullptr;
+    allocator = at::getHostAllocator(kind);
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): LibTorch's refusal of a kind
   }
+  if (allocator != nullptr) return *allocator;
+  throw environment_error(
+      {.refused = concat("counters of the pinned memory of ", c10::DeviceTypeName(kind, true)),
+       .rule = "the kind of device has a caching allocator of pinned memory"});
 }
 
 }  // namespace
@@ -68,17 +72,24 @@ int64_t waiting_bytes(c10::Device device) {
   return stats.active_bytes[kAll].current - stats.allocated_bytes[kAll].current;
 }
 
+int64_t live_device_blocks(c10::Device device) {
+  c10::DeviceAllocator& allocator = caching_allocator(device);
+  if (!allocator.initialized()) return 0;
+  constexpr size_t kAll = 0;  // StatType::AGGREGATE
+  return allocator.getDeviceStats(device.index()).allocation[kAll].current;
+}
+
 void reset_device_peak(c10::Device device) {
   c10::DeviceAllocator& allocator = caching_allocator(device);
   if (allocator.initialized()) allocator.resetPeakStats(device.index());
 }
 
 Counters pinned_counters(c10::DeviceType kind) {
-  if (at::HostAllocator* const allocator = pinned_allocator(kind); allocator != nullptr)
-    return pinned_from(allocator->get_stats());
-  throw environment_error(
-      {.refused = concat("counters of the pinned memory of ", c10::DeviceTypeName(kind, true)),
-       .rule = "the kind of device has a caching allocator of pinned memory"});
+  return pinned_from(pinned_allocator(kind).get_stats());
+}
+
+int64_t held_pinned_bytes(c10::DeviceType kind) {
+  return pinned_allocator(kind).get_stats().allocated_bytes.current;
 }
 
 }  // namespace muster::memory

@@ -26,11 +26,18 @@ Counters device_counters(c10::Device device);
 /// that record_stream() named may still use them. Throws as device_counters().
 int64_t waiting_bytes(c10::Device device);
 
+/// Of the same allocator: how many blocks are live. Throws as device_counters().
+int64_t live_device_blocks(c10::Device device);
+
 /// `peak` of device_counters() is what is live now.
 void reset_device_peak(c10::Device device);
 
 /// Of the pinned host memory that belongs to a kind of device, whose blocks are powers of two.
 /// Throws an environment error where the kind has no pinned memory that is counted.
 Counters pinned_counters(c10::DeviceType kind);
+
+/// Of the same memory: what is in use, and what is kept for the next who asks. Throws as
+/// pinned_counters().
+int64_t held_pinned_bytes(c10::DeviceType kind);
 
 }  // namespace muster::memory

@@ -6,12 +6,12 @@
 
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
-#include <malloc.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/memory/allocator/cpu_state.h"
 #include "muster/memory/allocator/operators.h"
+#include "muster/memory/allocator/process_bytes.h"
 
 namespace muster::memory {
 namespace {
@@ -194,13 +194,7 @@ void set_memory_iteration(uint32_t iteration) { cpu_memory().iteration.store(ite
 uint32_t memory_iteration() { return cpu_memory().iteration.load(kRelaxed); }
 
 int64_t other_heap_bytes() {
-#if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 33)
-  const struct mallinfo2 heap = mallinfo2();
-  const auto used = static_cast<int64_t>(heap.uordblks + heap.hblkhd);
-  return std::max<int64_t>(0, used - cpu_memory().current.load(kRelaxed));
-#else
-  return 0;
-#endif
+  return std::max<int64_t>(0, heap_bytes().in_use - cpu_memory().current.load(kRelaxed));
 }
 
 BlockLists& block_lists() { return cpu_memory().lists; }

@@ -1,5 +1,6 @@
 #include "muster/memory/allocator/scope.h"
 
+#include <atomic>
 #include <map>
 #include <mutex>
 
@@ -7,6 +8,7 @@
 #include "muster/base/text.h"
 #include "muster/memory/allocator/names.h"
 #include "muster/memory/allocator/scope_log.h"
+#include "muster/memory/allocator/scope_meter.h"
 #include "muster/memory/allocator/thread_state.h"
 
 namespace muster::memory {
@@ -37,6 +39,7 @@ Limits& limits() {
 
 /// Another part of the program begins: what was the layer before is none of it.
 void enter(uint32_t path) {
+  if (scope_meter_runs.load(std::memory_order_relaxed)) meter_scope(this_thread_state.scope);
   this_thread_state.scope = path;
   this_thread_state.layer = 0;
   note_scope_change(path);

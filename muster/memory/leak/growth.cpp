@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 namespace muster::memory {
@@ -30,6 +31,22 @@ bool keeps_its_growth(std::span<const int64_t> values) {
   if (values.size() < 2) return false;
   const auto whole = static_cast<double>(values.back() - values.front());
   return 2 * whole >= median_slope(values) * static_cast<double>(values.size() - 1);
+}
+
+bool rises_in_fifths(std::span<const int64_t> values) {
+  constexpr size_t kParts = 5;
+  const size_t length = values.size() / kParts;
+  if (length < 2) return false;
+  std::span<const int64_t> rest = values.last(length * kParts);
+  std::optional<int64_t> before;
+  for (; !rest.empty(); rest = rest.subspan(length)) {
+    std::vector<int64_t> part(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(length));
+    const auto middle = part.begin() + static_cast<std::ptrdiff_t>(length / 2);
+    std::nth_element(part.begin(), middle, part.end());
+    if (before && *middle <= *before) return false;
+    before = *middle;
+  }
+  return true;
 }
 
 bool survivors_throughout(uint64_t born, int youngest, int ages, double share) {

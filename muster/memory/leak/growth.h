@@ -17,6 +17,10 @@ bool mostly_rises(std::span<const int64_t> values, double share);
 /// sawtooth, which rises in most steps and falls back in one.
 bool keeps_its_growth(std::span<const int64_t> values);
 
+/// Whether the medians of five equal parts go up from each to the next: true of a noisy line, false
+/// of a single step and of what flattens out. False of fewer than ten values.
+bool rises_in_fifths(std::span<const int64_t> values);
+
 /// Of the last `ages` iterations before the `youngest` ones, at least `share` have survivors.
 /// `born`: bit i, whether something that was born i iterations ago is alive.
 bool survivors_throughout(uint64_t born, int youngest, int ages, double share);

@@ -7,6 +7,7 @@
 #include "muster/base/text.h"
 #include "muster/memory/allocator/nodes.h"
 #include "muster/memory/allocator/operators.h"
+#include "muster/memory/leak/outside_verdict.h"
 #include "muster/memory/leak/survey.h"
 #include "muster/memory/leak/verdict.h"
 
@@ -48,7 +49,8 @@ std::string LeakFinding::text() const {
                   " graph nodes per evaluation for nothing, held by ",
                   held_by);
   } else {
-    text = concat("leak: ", rate_text(*this), ", held by ", held_by);
+    const char* const what = kind == LeakKind::kKernels ? "cache: " : "leak: ";
+    text = concat(what, rate_text(*this), ", held by ", held_by);
   }
   if (!scope.empty()) text += concat(", created in scope \"", scope, "\"");
   if (!op.empty()) text += concat(scope.empty() ? ", created by " : " by ", op);
@@ -93,7 +95,8 @@ LeakFinder::LeakFinder(Tracker& tracker, const LeakOptions& options) {
     impl->survey.add(iteration,
                      impl->tracker.module(),
                      static_cast<size_t>(impl->options.window),
-                     iteration.iteration >= first);
+                     iteration.iteration >= first,
+                     kKernelShare * static_cast<double>(impl->options.least_bytes_per_iteration));
   });
 }
 

@@ -17,13 +17,17 @@ enum class LeakKind : uint8_t {
   kHeap,             ///< memory that is not LibTorch's allocator's
   kWaiting,          ///< of the module's device: freed, and kept for other streams (record_stream)
   kEvaluationGraph,  ///< no growth: graphs that an evaluation builds for nothing (NoGradGuard)
+  kKernels,          ///< a cache of kernels compiled at run time, one for each new shape
+  kMapped,           ///< memory of the process that is neither tensors nor the C library's heap
+  kPinned,           ///< pinned memory of the kind of device that the module is on
+  kDevice,           ///< tensors on the module's device, which no graph holds
 };
 
 struct LeakFinding {
   LeakKind kind = LeakKind::kTensors;
-  double bytes_per_iteration =
-      0;  ///< of CPU blocks, for kHeap of the heap, for kWaiting of the device; 0 of
-          ///< kEvaluationGraph
+  /// Of CPU blocks; for kHeap, kKernels and kMapped of other memory of the process, for kWaiting and
+  /// kDevice of the device, for kPinned of pinned memory. 0 of kEvaluationGraph.
+  double bytes_per_iteration = 0;
   double blocks_per_iteration = 0;  ///< how many more blocks live
   double nodes_per_iteration = 0;  ///< how many more nodes of graphs live, or are built for nothing
   std::string scope;               ///< in which most of the bytes were allocated; "" outside
@@ -69,6 +73,17 @@ struct LeakOptions {
 // fills for longer than the window, or a list that an epoch longer than that empties at its end,
 // looks like a leak while it grows: it is said to be one unless its scope says what it may grow to
 // (GrowsTo).
+//
+// Note [Leaks outside of tensors]
+// Totals that no block explains: what the C library's heap has in use beside the CPU's tensors, pinned
+// memory, bytes and blocks of the module's device. Each has to rise in nine of ten steps, not to fall
+// back, and by more than nodes and blocks need of the heap. Code that grows with the heap (executable
+// addresses) tells caches of kernels, which see a new shape in each iteration, from other growth. Memory
+// past the heap (files mapped, allocators of libraries) is told by the process's resident memory without
+// the heap's, in which pages come late: medians of the window's fifths have to rise, and so have those
+// of its addresses, since memory that is taken once and written bit by bit becomes resident, too, as
+// does a heap that is cut to pieces. Scopes are told by a meter, which runs once a total is seen to
+// grow (Note [Scope meter]).
 //
 // On a device blocks that were freed stay taken until the streams that record_stream() named have come
 // to where they were freed. A stream that falls behind further with each iteration piles them up, and

@@ -5,9 +5,6 @@
 #include <cstdint>
 #include <iterator>
 
-#include "muster/base/error.h"
-#include "muster/memory/allocator/counters.h"
-
 namespace muster::memory {
 namespace {
 
@@ -47,10 +44,6 @@ void add_block(const Block& block, uint32_t first, uint32_t now, BlockSums& sums
 }
 
 }  // namespace
-
-bool Series::all_zero() const {
-  return std::all_of(values_.begin(), values_.end(), [](int64_t value) { return value == 0; });
-}
 
 void Survey::survey_blocks(uint32_t now, size_t window) {
   std::map<MakerKey, BlockSums> seen;
@@ -133,22 +126,11 @@ void Survey::survey_evaluations() {
   }
 }
 
-void Survey::survey_device(const torch::nn::Module& module, size_t window) {
-  for (const at::Tensor& parameter : module.parameters()) {
-    if (!parameter.defined() || parameter.is_cpu()) continue;
-    try {
-      waiting.add(waiting_bytes(parameter.device()), window);
-      device = parameter.device().str();
-    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): a device that does not count
-    }
-    return;
-  }
-}
-
 void Survey::add(const IterationMemory& memory,
                  const torch::nn::Module& module,
                  size_t window,
-                 bool looked_at) {
+                 bool looked_at,
+                 double suspicious) {
   iteration = memory.iteration;
   live_bytes = memory.end_bytes;
   const auto chains = take_chained_operators();
@@ -158,8 +140,7 @@ void Survey::add(const IterationMemory& memory,
   ++ends;
   survey_blocks(memory_iteration(), window);
   survey_nodes(memory_iteration(), window);
-  heap.add(memory.other_heap_bytes, window);
-  survey_device(module, window);
+  outside.add(memory, module, window, suspicious);
   earlier_nodes_run.add(backward.of_earlier_iterations, window);
   if (!chains.empty()) ++chained_ends;
   for (const ChainedOperator& chain : chains) chained[{chain.scope, chain.op}] += chain.count;

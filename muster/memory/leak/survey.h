@@ -14,26 +14,14 @@
 
 #include "muster/memory/allocator/nodes.h"
 #include "muster/memory/allocator/operators.h"
+#include "muster/memory/leak/outside.h"
+#include "muster/memory/leak/series.h"
 #include "muster/memory/tracker/tracker.h"
 
 namespace muster::memory {
 
 /// Survivors of an age below this many ends belong to what is under way.
 inline constexpr int kOldAge = 3;
-
-/// The last values of a number, oldest first.
-class Series {
- public:
-  void add(int64_t value, size_t most) {
-    values_.push_back(value);
-    if (values_.size() > most) values_.erase(values_.begin());
-  }
-  const std::vector<int64_t>& values() const { return values_; }
-  bool all_zero() const;
-
- private:
-  std::vector<int64_t> values_;
-};
 
 /// Scope and operator, as name_id()s.
 using MakerKey = std::pair<uint32_t, uint32_t>;
@@ -85,10 +73,7 @@ struct Survey {
   std::map<MakerKey, BlockGroup> blocks;
   std::map<uint32_t, NodeGroup> nodes;  ///< by scope
   NodeGroup all_nodes;
-  Series heap;
-  Series
-      waiting;  ///< waiting_bytes() of the device that the module's first parameter off the CPU is on
-  std::string device;  ///< which one, or empty
+  Outside outside;
   // Of old nodes, at the last end:
   int64_t old_nodes = 0, old_in_backward = 0, old_in_evaluation = 0;
   std::vector<GraphEnd> graph_ends;  ///< most graphs first
@@ -102,17 +87,17 @@ struct Survey {
   /// Whether a backward ran a node of this scope since the survey began.
   bool ran_backward(uint32_t scope) const;
 
-  /// `looked_at`: past the warm-up.
+  /// Of an end past the warm-up if `looked_at`. `suspicious`: see Outside.
   void add(const IterationMemory& iteration,
            const torch::nn::Module& module,
            size_t window,
-           bool looked_at);
+           bool looked_at,
+           double suspicious);
 
  private:
   void survey_blocks(uint32_t iteration, size_t window);
   void survey_nodes(uint32_t iteration, size_t window);
   void survey_evaluations();
-  void survey_device(const torch::nn::Module& module, size_t window);
 
   std::vector<int64_t> run_before_ = nodes_run_by_scope();
   std::map<uint32_t, int64_t> evaluated_before_;  // by scope

@@ -12,12 +12,10 @@
 #include "muster/memory/allocator/scope.h"
 #include "muster/memory/leak/graph_cause.h"
 #include "muster/memory/leak/growth.h"
+#include "muster/memory/leak/outside_verdict.h"
 
 namespace muster::memory {
 namespace {
-
-/// What a node and a block take of the heap beside tensors' bytes, at most.
-constexpr double kHeapBytesPerNode = 2048, kHeapBytesPerBlock = 512;
 
 bool rises(const Series& series, const LeakOptions& options) {
   return mostly_rises(series.values(), options.rising) && median_slope(series.values()) > 0 &&
@@ -157,53 +155,6 @@ void find_graphs(const Survey& survey, const LeakOptions& options, LeakFinding& 
   explain_graph(survey, finding);
 }
 
-/// Growth of the heap that neither graphs nor handles of tensors explain.
-void find_heap(const Survey& survey,
-               const LeakOptions& options,
-               std::vector<LeakFinding>& findings) {
-  const double slope = median_slope(survey.heap.values());
-  double explained =
-      kHeapBytesPerNode * std::max(0.0, median_slope(survey.all_nodes.counts.values()));
-  for (const auto& [maker, group] : survey.blocks)
-    explained += kHeapBytesPerBlock * std::max(0.0, median_slope(group.counts.values()));
-  const double own = slope - explained;
-  const double share = std::max(options.rising, 0.9);  // nothing tells survivors from others here
-  if (own < static_cast<double>(options.least_bytes_per_iteration) ||
-      !mostly_rises(survey.heap.values(), share) || !keeps_its_growth(survey.heap.values()))
-    return;
-  findings.push_back(
-      {.kind = LeakKind::kHeap,
-       .bytes_per_iteration = own,
-       .held_by = "memory that is not a tensor's",
-       .because = "the C library's heap grows and the tensors do not",
-       .fix = "look at memory given to at::from_blob without a deleter, containers, JIT and oneDNN "
-              "caches that see ever-new shapes (pad to a few sizes); heaptrack names the call"});
-}
-
-/// What is freed on a device and waits for streams that fall behind further and further.
-void find_waiting(const Survey& survey,
-                  const LeakOptions& options,
-                  std::vector<LeakFinding>& findings) {
-  const std::vector<int64_t>& waiting = survey.waiting.values();
-  const double slope = median_slope(waiting);
-  const double share = std::max(options.rising, 0.9);  // as for the heap
-  if (waiting.size() < static_cast<size_t>(options.window) ||
-      slope < static_cast<double>(options.least_bytes_per_iteration) ||
-      !mostly_rises(waiting, share) || !keeps_its_growth(waiting))
-    return;
-  findings.push_back({.kind = LeakKind::kWaiting,
-                      .bytes_per_iteration = slope,
-                      .held_by = "streams that fall behind",
-                      .because = concat(human_bytes(static_cast<uint64_t>(waiting.back())),
-                                        " on ",
-                                        survey.device,
-                                        " are freed, and wait for streams that record_stream() "
-                                        "named; it was more at each end"),
-                      .fix = "let the main stream wait for the side stream once per iteration "
-                             "(event.record(side), event.block(main)), or synchronise it every few "
-                             "iterations, so that it cannot run behind without end"});
-}
-
 /// "thread 1", "threads 2, 3", "threads 2, 3, 4, 5 and others".
 std::string threads_text(const std::set<uint16_t>& threads) {
   constexpr size_t kTold = 4;
@@ -244,8 +195,7 @@ std::vector<LeakFinding> findings_of(const Survey& survey, const LeakOptions& op
       rises(survey.all_nodes.counts, options) && survives(survey.all_nodes.born, options);
   if (graphs_grow) find_graphs(survey, options, findings.emplace_back());
   find_handles(survey, options, graphs_grow, findings);
-  find_heap(survey, options, findings);
-  find_waiting(survey, options, findings);
+  find_outside(survey, options, graphs_grow, findings);
   find_evaluations(survey, findings);
   std::stable_sort(findings.begin(), findings.end(), [](const auto& a, const auto& b) {
     return a.bytes_per_iteration > b.bytes_per_iteration;

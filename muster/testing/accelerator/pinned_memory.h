@@ -7,6 +7,8 @@ namespace muster::testing {
 
 /// Lives as long as the process.
 c10::Allocator* pinned_allocator();
+/// So that LibTorch counts it (at::getHostAllocator). Once.
+void register_pinned_allocator();
 bool is_pinned(const void* pointer);
 
 }  // namespace muster::testing

@@ -19,6 +19,7 @@
 #include "muster/testing/accelerator/kernel.h"
 #include "muster/testing/accelerator/machine.h"
 #include "muster/testing/accelerator/operators.h"
+#include "muster/testing/accelerator/pinned_memory.h"
 
 namespace muster::testing {
 namespace {
@@ -95,6 +96,7 @@ void register_all() {
   Machine::get();
   c10::SetCPUAllocator(make_kernel_allocator(c10::GetCPUAllocator()), 1);
   c10::SetAllocator(kFake, device_allocator());
+  register_pinned_allocator();
   c10::register_privateuse1_backend("fake");
   c10::impl::registerDeviceGuard(kFake, new FakeDeviceGuard);
   at::RegisterPrivateUse1HooksInterface(new FakeHooks);

@@ -46,6 +46,20 @@ TEST(Growth, ASawtoothFallsBackAndALineDoesNot) {
   EXPECT_FALSE(keeps_its_growth(sawtooth));
 }
 
+TEST(Growth, FifthsRiseThroughNoiseAndNotByAStep) {
+  std::vector<int64_t> noisy, step, flattens;
+  for (int64_t i = 0; i < 20; ++i) {
+    noisy.push_back(10 * i + (i % 3 == 0 ? 60 : 0));  // a fall in six of the 19 steps
+    step.push_back(i < 9 ? 0 : 100);
+    flattens.push_back(i < 12 ? 10 * i : 120);
+  }
+  EXPECT_FALSE(mostly_rises(noisy, 0.9));
+  EXPECT_TRUE(rises_in_fifths(noisy));
+  EXPECT_FALSE(rises_in_fifths(step));
+  EXPECT_FALSE(rises_in_fifths(flattens));
+  EXPECT_FALSE(rises_in_fifths(std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9}));
+}
+
 TEST(Growth, SurvivorsMustBeOfMostIterations) {
   EXPECT_TRUE(survivors_throughout(0b11111000, 3, 5, 1));
   EXPECT_FALSE(survivors_throughout(0b11101000, 3, 5, 0.81));

@@ -4,6 +4,7 @@
 #include <thread>
 #include <utility>
 
+#include "muster/memory/allocator/process_bytes.h"
 #include "muster/memory/allocator/scope.h"
 
 namespace muster::test {
@@ -49,12 +50,13 @@ LeakStep losses_in_a_vector(LeakWorld& world, bool leaks) {
 }
 
 LeakStep predictions_kept(LeakWorld& world, bool leaks) {
-  return [&world, leaks, kept = std::vector<at::Tensor>(), right = int64_t{0}](int) mutable {
+  using Hits = std::vector<int64_t>;  // numbers in place of tensors
+  return [&world, leaks, kept = std::vector<at::Tensor>(), hits = Hits()](int) mutable {
     const at::Tensor out = world.train();
     if (leaks)
       kept.push_back(out);
     else
-      right += (out.argmax(1) == world.target.argmax(1)).sum().item<int64_t>();
+      hits.push_back((out.argmax(1) == world.target.argmax(1)).sum().item<int64_t>());
   };
 }
 
@@ -251,7 +253,12 @@ LeakRun run_under_leak_finder(const std::function<LeakStep(LeakWorld&)>& make,
   LeakRun run;
   for (int i = 1; i <= iterations; ++i) {
     step(i);
-    run.end_bytes.push_back(tracker.end_iteration().end_bytes);
+    const memory::IterationMemory& end = tracker.end_iteration();
+    run.end_bytes.push_back(end.end_bytes);
+    if (end.device) run.device_bytes.push_back(end.device->current);
+    run.resident.push_back(memory::process_bytes().resident);
+    if (i == LeakRun::kEarly) run.early = memory::live_blocks();
+    if (i == LeakRun::kLate) run.late = memory::live_blocks();
     run.last = finder.report();
     if (run.first_iteration == 0 && !run.last.findings.empty()) {
       run.first_iteration = i;

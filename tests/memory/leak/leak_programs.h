@@ -8,6 +8,7 @@
 
 #include <torch/torch.h>
 
+#include "muster/memory/allocator/cpu_memory.h"
 #include "muster/memory/leak/leak_finder.h"
 
 namespace muster::test {
@@ -48,20 +49,23 @@ struct ControlProgram {
 
 std::vector<LeakProgram> graph_leak_programs();
 std::vector<LeakProgram> other_leak_programs();
+std::vector<LeakProgram> outside_leak_programs();
+std::vector<LeakProgram> device_leak_programs();
 std::vector<ControlProgram> control_programs();
-
-/// Of the suite's 22, those that are not there, and why.
-struct MissingProgram {
-  std::string name, reason;
-};
-std::vector<MissingProgram> missing_leak_programs();
+std::vector<ControlProgram> outside_control_programs();
+std::vector<ControlProgram> device_control_programs();
 
 /// What a run told.
 struct LeakRun {
   int first_iteration = 0;   ///< of the first report with a finding; 0: none
   memory::LeakReport first;  ///< that report
   memory::LeakReport last;
-  std::vector<int64_t> end_bytes;  ///< of each iteration
+  // What a user has without us, at the end of each iteration:
+  std::vector<int64_t> end_bytes;              ///< of CPU tensors
+  std::vector<int64_t> device_bytes;           ///< of the device's tensors; empty: there is none
+  std::vector<int64_t> resident;               ///< of the process
+  std::vector<memory::LiveBlock> early, late;  ///< snapshots behind kEarly and kLate
+  static constexpr int kEarly = 5, kLate = 25;
 };
 
 /// So many iterations under a Tracker and a LeakFinder.

@@ -199,31 +199,20 @@ LeakStep exceptions_hold_tensors(LeakWorld& world, bool leaks) {
 std::vector<LeakProgram> other_leak_programs() {
   return {
       {"9 a thread per request", LeakKind::kTensors, "request", &thread_per_request},
-      {"10 ever-new input shapes, a plan kept for each",
+      {"10a ever-new input shapes, a plan kept for each",
        LeakKind::kTensors,
        "plans",
        &plan_for_each_shape},
-      {"11 from_blob, nobody frees", LeakKind::kHeap, "input", &from_blob_without_deleter},
+      {"11a from_blob, nobody frees", LeakKind::kHeap, "input", &from_blob_without_deleter},
       {"12 small view of a big tensor", LeakKind::kTensors, "features", &small_view_of_a_big_one},
       {"15 optimizer rebuilt each epoch", LeakKind::kTensors, "optimizer", &optimizer_rebuilt},
       {"16 cycle of modules", LeakKind::kTensors, "build", &cycle_of_modules},
-      {"17 prefetch queue without a bound",
+      {"17a prefetch queue without a bound",
        LeakKind::kTensors,
        "prefetch",
        &prefetch_without_a_bound},
       {"18 futures never cleared", LeakKind::kTensors, "communicate", &futures_never_cleared},
       {"20 exceptions hold tensors", LeakKind::kTensors, "check", &exceptions_hold_tensors},
-  };
-}
-
-std::vector<MissingProgram> missing_leak_programs() {
-  return {
-      {"10 ever-new input shapes, oneDNN's own cache",
-       "oneDNN's cache of kernels is a heap's growth that ends; no twin with a known rate"},
-      {"19 pinned buffers of growing sizes", "needs a GPU"},
-      {"21 JIT profiling mode", "its leak (#46380) is not known to be in LibTorch 2.11 to 2.15"},
-      {"22 cross-stream frees piling up",
-       "on a fake accelerator, in tests/memory/leak/waiting_frees_test.cpp"},
   };
 }
 

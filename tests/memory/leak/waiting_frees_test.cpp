@@ -6,6 +6,7 @@
 #include <torch/torch.h>
 
 #include "muster/memory/allocator/counters.h"
+#include "muster/memory/allocator/cpu_memory.h"
 #include "muster/memory/leak/leak_finder.h"
 #include "muster/testing/accelerator/fake_accelerator.h"
 
@@ -32,6 +33,7 @@ struct WaitingRun {
 
 /// Forty iterations; after each of them `settle`, which may wait for the device.
 WaitingRun run_with(const std::function<void(int iteration)>& settle) {
+  const Recording before_the_fake(Level::kCounters);
   const testing::FakeAccelerator fake({.races = testing::Races::kIgnore, .late_frees = true});
   const c10::Stream side = test::fake_guard().getNewStream(kFake0);
   torch::nn::Linear net(8, 4);
@@ -75,6 +77,7 @@ TEST(WaitingFrees, OfAStreamThatIsWaitedForNowAndThenAreSilent) {
 }
 
 TEST(WaitingFrees, AreCountedBesideWhatIsLive) {
+  const Recording before_the_fake(Level::kCounters);
   const testing::FakeAccelerator fake({.races = testing::Races::kIgnore, .late_frees = true});
   const c10::Stream side = test::fake_guard().getNewStream(kFake0);
   const int64_t live = device_counters(kFake0).current;

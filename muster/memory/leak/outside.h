@@ -1,0 +1,56 @@
+// What grows outside of the CPU's tensors, over the last iterations.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <c10/core/Device.h>
+#include <torch/nn/module.h>
+
+#include "muster/memory/allocator/scope_meter.h"
+#include "muster/memory/leak/series.h"
+#include "muster/memory/tracker/tracker.h"
+
+namespace muster::memory {
+
+/// Filled at each end, by the thread that ends iterations.
+class Outside {
+ public:
+  Outside() = default;
+  ~Outside();
+  Outside(const Outside&) = delete;
+  Outside& operator=(const Outside&) = delete;
+
+  Series heap;      ///< IterationMemory::other_heap_bytes
+  Series code;      ///< made_code_bytes(), looked at where the heap has grown
+  Series resident;  ///< of the process, without what its heap has in use; empty: not told
+  Series mapped;    ///< addresses, without those of its heap; empty: not told
+  // Of the device that the module's first parameter off the CPU is on; empty where it does not count:
+  std::optional<c10::Device> device;
+  Series waiting;                      ///< waiting_bytes()
+  Series device_bytes, device_blocks;  ///< live ones
+  Series pinned;                       ///< held_pinned_bytes()
+
+  /// `suspicious`: bytes per iteration that are worth a scope meter.
+  void add(const IterationMemory& memory,
+           const torch::nn::Module& module,
+           size_t window,
+           double suspicious);
+
+  /// The scope in which a gauge changes by about so much per iteration; 0: none.
+  uint32_t scope_of(Gauge gauge, double bytes_per_iteration) const;
+
+ private:
+  void add_code(size_t window);
+  void add_process(size_t window);
+  void add_device(const torch::nn::Module& module, size_t window);
+  void meter(double suspicious);
+
+  bool metered_ = false;
+  int64_t metered_ends_ = 0;
+  ScopeChanges changes_;  // since the meter began
+};
+
+}  // namespace muster::memory
