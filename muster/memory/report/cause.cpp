@@ -155,7 +155,7 @@ int64_t growth_of(const std::vector<IterationEnd>& all) {
   return std::max(grown, std::min(median * all.back().iteration, all.back().end_bytes));
 }
 
-Verdict grows(const OomFacts& facts) {
+Verdict has_grown(const OomFacts& facts) {
   const auto missing = facts.missing();
   const int64_t grown = growth_of(facts.iterations);
   if (!missing || grown <= 0 || grown < *missing) return std::nullopt;
@@ -331,7 +331,7 @@ OomCause classify(const OomFacts& facts) {
                               &waits_for_stream,
                               &in_pools,
                               &fragments,
-                              &grows,
+                              &has_grown,
                               &kept_back,
                               &others_have_it,
                               &outside_tensors};

@@ -61,8 +61,14 @@ LocalTrial::LocalTrial(const LocalTrialStart& start,
   warden_.reset(new launch::Warden(nursery.start(start.program, start.argv, rank, &signal_mask)));
   out_.pipe.write_end.reset();
   err_.pipe.write_end.reset();
-  loop_.add(out_.pipe.read_end.get(), [this] { read_output(out_, false); });
-  loop_.add(err_.pipe.read_end.get(), [this] { read_output(err_, true); });
+  loop_.add(out_.pipe.read_end.get(), [this] {
+    read_output(out_, false);
+    end_if_unheard();
+  });
+  loop_.add(err_.pipe.read_end.get(), [this] {
+    read_output(err_, true);
+    end_if_unheard();
+  });
   if (report_fd_) loop_.add(report_fd_.get(), [this] { read_reports(); });
   loop_.add(warden_->fd(), [this] { on_warden(); });
   if (start_.trial_timeout_s > 0) trial_due_ = after(start_.trial_timeout_s);
@@ -106,17 +112,24 @@ void LocalTrial::on_warden() {
 }
 
 /// The warden was killed. Its trial dies with it, but a moment later: until then it may write, and
-/// the next attempt must not meet it.
+/// the next attempt must not meet it. Where nobody has said which process that is, if there is one, it
+/// has died when its outputs are at their end.
 void LocalTrial::await_main() {
   end_.lost = !main_ended_ && !end_.asked;
+  awaits_outputs_ = !main_ended_ && pid_ < 0;
   if (!main_ended_ && pid_ > 0)
     process_.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
-  if (!process_) return set_gone();
+  if (!process_ && !awaits_outputs_) return set_gone();
   loop_.forget(warden_->fd());
-  loop_.add(process_.get(), [this] { set_gone(); });
+  if (process_) loop_.add(process_.get(), [this] { set_gone(); });
   trial_due_.reset();
   report_due_.reset();
   enter(Stage::kKill, kReapS);
+  end_if_unheard();
+}
+
+void LocalTrial::end_if_unheard() {
+  if (awaits_outputs_ && !gone_ && out_.closed && err_.closed) set_gone();
 }
 
 void LocalTrial::on_warden_report(const launch::WardenReport& report) {
@@ -225,7 +238,10 @@ void LocalTrial::on_time(TuneClock::time_point now) {
       warden_->order({launch::WardenOrder::kKill, SIGKILL});
       return enter(Stage::kKill, kReapS);
     case Stage::kKill:
-      handler_.on_note(trial(), concat("process ", pid_, " does not die: it hangs in the kernel"));
+      handler_.on_note(trial(),
+                       pid_ < 0
+                           ? "what its warden had begun does not die: it hangs in the kernel"
+                           : concat("process ", pid_, " does not die: it hangs in the kernel"));
       stage_ = Stage::kGivenUp;
       end_.lost = !main_ended_ && !end_.asked;
       return set_gone();

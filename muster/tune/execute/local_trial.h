@@ -110,6 +110,7 @@ class LocalTrial {
   void on_warden_report(const launch::WardenReport& report);
   void on_main_end(int wait_status);
   void await_main();
+  void end_if_unheard();
   void set_gone();
   launch::ReadResult read_output(Output& output, bool is_stderr);
   launch::ReadResult read_reports();
@@ -131,6 +132,8 @@ class LocalTrial {
   int pid_ = -1;
   Stage stage_ = Stage::kRunning;
   bool main_ended_ = false, gone_ = false, paused_ = false;
+  bool awaits_outputs_ =
+      false;  ///< its warden was killed before it said which process it had begun
   size_t open_ = 0, open_one_way_ = 0;  // unanswered reports
   TrialEnd end_;
   std::optional<TuneClock::time_point> stage_due_, trial_due_, report_due_;

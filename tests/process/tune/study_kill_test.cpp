@@ -203,6 +203,34 @@ TEST(TunerKilled, WithOneSlotTheStudyEndsAsAnUnbrokenOne) {
   EXPECT_GT(blows.hits, blows.most / 4) << "the blows came too late to mean anything";
 }
 
+bool is_warden(pid_t pid) try {
+  return trim(read_file(concat("/proc/", pid, "/comm"))) == "muster-warden";
+} catch (const Error&) {
+  return false;  // it is gone
+}
+
+// Some before they have said which process they began: what that is has to be dead before it begins
+// again.
+TEST(WardensKilled, NoTrialRunsTwice) {
+  const test::Folder folder;
+  const fs::path study =
+      write_study(folder.path(), {.samples = 1000, .slots = 2, .scheduler = "fifo"});
+  Launched tuner({"tune", study.string()});
+  const int most = 20 * test::count_of_blows(kKills);
+  const auto until = Clock::now() + kKillTime;
+  int blows = 0;
+  while (blows < most && Clock::now() < until) {
+    for (const pid_t pid : tuner.processes()) {
+      if (is_warden(pid) && ::kill(pid, SIGKILL) == 0) ++blows;
+    }
+  }
+  tuner.signal(SIGTERM);
+  tuner.wait(std::chrono::seconds(60));
+  EXPECT_TRUE(tuner.nothing_left());
+  EXPECT_FALSE(any_went_wrong(folder.path()));
+  EXPECT_GT(blows, most / 4);
+}
+
 TEST(TunerKilled, WithMoreSlotsNothingIsLostOrDoubled) {
   const unsigned seed = test::seed_of_test();
   SCOPED_TRACE(concat("repeat with MUSTER_TEST_SEED=", seed));
