@@ -2,12 +2,12 @@
 
 #include <charconv>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <sstream>
 #include <string>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "muster/base/kernel_file.h"
 #include "muster/base/text.h"
@@ -56,10 +56,13 @@ std::set<std::string> socket_inodes(pid_t pid) {
   return inodes;
 }
 
+/// By their numbers: while sockets come and go the kernel lists one twice now and then.
+using TcpSockets = std::map<std::string, TcpSocket>;
+
 /// "0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000 1000 0 12345 1 …"
 void add_sockets(const std::string& table,
                  const std::set<std::string>& inodes,
-                 std::vector<TcpSocket>& sockets) {
+                 TcpSockets& sockets) {
   std::istringstream lines(read_kernel_file(table).value_or(""));
   std::string line;
   std::getline(lines, line);  // names of the columns
@@ -69,7 +72,7 @@ void add_sockets(const std::string& table,
     words >> number >> local >> remote >> state >> queues >> timer >> retries >> user >> timeout >>
         inode;
     if (inodes.contains(inode))
-      sockets.push_back({plain_address(local), plain_address(remote), hex(state)});
+      sockets[inode] = {plain_address(local), plain_address(remote), hex(state)};
   }
 }
 
@@ -78,13 +81,13 @@ void add_sockets(const std::string& table,
 PeerLinks peer_links(pid_t pid, int64_t port) {
   const std::set<std::string> inodes = socket_inodes(pid);
   if (inodes.empty()) return {};
-  std::vector<TcpSocket> sockets;
+  TcpSockets sockets;
   for (const char* table : {"/net/tcp", "/net/tcp6"})
     add_sockets(concat("/proc/", pid, table), inodes, sockets);
   std::set<std::pair<std::string, std::string>> ends;
-  for (const TcpSocket& socket : sockets) ends.emplace(socket.local, socket.remote);
+  for (const auto& [inode, socket] : sockets) ends.emplace(socket.local, socket.remote);
   PeerLinks links;
-  for (const TcpSocket& socket : sockets) {
+  for (const auto& [inode, socket] : sockets) {
     if (port_of_address(socket.local) != port && port_of_address(socket.remote) != port) continue;
     if (ends.contains({socket.remote, socket.local})) continue;  // with itself
     if (socket.state == kEstablished) ++links.open;
