@@ -4,6 +4,7 @@
 #include <atomic>
 #include <unordered_map>
 
+#include "muster/diagnose/record/op_record.h"
 #include "muster/memory/allocator/cpu_state.h"
 
 namespace muster::memory {
@@ -11,11 +12,7 @@ namespace {
 
 std::atomic<bool> misleading{false};
 
-uint64_t mixed(uint64_t hash, uint64_t value) {
-  hash ^= value + 0x9e3779b97f4a7c15ULL + (hash << 6) + (hash >> 2);
-  hash *= 0xff51afd7ed558ccdULL;
-  return hash ^ (hash >> 33);
-}
+uint64_t mixed(uint64_t hash, uint64_t value) { return diagnose::mix64(hash ^ value); }
 
 /// Of one thread.
 class Habits {
