@@ -68,12 +68,11 @@ void Outside::add_code(size_t window) {
   code.add(grew ? made_code_bytes() : code.values().back(), window);
 }
 
-void Outside::add_process(size_t window) {
-  const HeapBytes heap_now = heap_bytes();
+void Outside::add_process(const IterationMemory& memory, size_t window) {
   const ProcessBytes process = process_bytes();
-  if (heap_now.in_use == 0 || process.resident == 0) return;  // one of them does not tell
-  resident.add(process.resident - heap_now.in_use, window);
-  mapped.add(process.mapped - heap_now.from_system, window);
+  if (memory.heap_from_system == 0 || process.resident == 0) return;  // one of them does not tell
+  resident.add(process.resident - memory.other_heap_bytes - cpu_counters().current, window);
+  mapped.add(process.mapped - memory.heap_from_system, window);
 }
 
 void Outside::add_device(const torch::nn::Module& module, size_t window) {
@@ -113,7 +112,7 @@ void Outside::add(const IterationMemory& memory,
                   double suspicious) {
   heap.add(memory.other_heap_bytes, window);
   add_code(window);
-  add_process(window);
+  add_process(memory, window);
   add_device(module, window);
   meter(suspicious);
 }

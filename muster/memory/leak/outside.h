@@ -44,7 +44,7 @@ class Outside {
 
  private:
   void add_code(size_t window);
-  void add_process(size_t window);
+  void add_process(const IterationMemory& memory, size_t window);
   void add_device(const torch::nn::Module& module, size_t window);
   void meter(double suspicious);
 

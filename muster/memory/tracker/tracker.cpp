@@ -13,6 +13,7 @@
 #include "muster/memory/allocator/habits.h"
 #include "muster/memory/allocator/names.h"
 #include "muster/memory/allocator/operators.h"
+#include "muster/memory/allocator/process_bytes.h"
 #include "muster/memory/tracker/owned_tensors.h"
 #include "muster/memory/tracker/recent.h"
 
@@ -188,7 +189,9 @@ const IterationMemory& Tracker::end_iteration() {
   const int64_t allocations_of_last = last_.allocations;
   last_ = {.iteration = iteration_};
   last_.allocations = counters.allocations - allocations_before_;
-  last_.other_heap_bytes = muster::memory::other_heap_bytes();
+  const HeapBytes heap = heap_bytes();
+  last_.other_heap_bytes = std::max<int64_t>(0, heap.in_use - counters.current);
+  last_.heap_from_system = heap.from_system;
   if (recorded_level() >= Level::kLayers) fill_layers();
   if (options_.level >= Level::kTags) {  // else what was there at the start stays
     // A module that has got a tensor has allocated it, as a rule in an iteration like no other.

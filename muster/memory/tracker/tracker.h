@@ -46,6 +46,8 @@ struct IterationMemory {
   std::vector<LayerBytes> layers = {};
   /// other_heap_bytes() at the end.
   int64_t other_heap_bytes = 0;
+  /// Addresses that the C library's heap has taken then; 0 where it does not tell.
+  int64_t heap_from_system = 0;
   /// Of the device that the module's parameters are on, if not the CPU and counted.
   std::optional<Counters> device = std::nullopt;
   /// Of tensors of the module and the optimizer on that device, at the end.
