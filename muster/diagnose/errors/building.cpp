@@ -37,6 +37,12 @@ bool is_of_a_compiler(std::string_view line) {
                              [&](std::string_view suffix) { return file.ends_with(suffix); });
 }
 
+/// A compiler's, and no "ValueError: expected a size".
+bool misses_a_sign(std::string_view line) {
+  const size_t at = line.find("error: expected");
+  return at != line.npos && (at == 0 || line[at - 1] == ' ');
+}
+
 constexpr Pattern kBuild[] = {
     {"Could not find a package configuration file provided by \"Torch\""},
     {"By not providing \"FindTorch.cmake\""},
@@ -133,6 +139,8 @@ constexpr Pattern kBuild[] = {
     {"compil*failed", nullptr, Depth::kGuess},
     {"failed to compile", nullptr, Depth::kGuess},
     {"error compiling", nullptr, Depth::kGuess},
+    {"error: no instance of"},
+    {"error: no instance of constructor"},
     {"is not a member of 'std'"},
     {"#error", nullptr, Depth::kGuess},
     {"setup.py bdist_wheel did not run successfully"},
@@ -237,8 +245,7 @@ constexpr Cause kBuildCauses[] = {
 
 constexpr Pattern kBuildFailed[] = {
     {": error", is_of_a_compiler, Depth::kPerhaps},
-    {"error: no instance of", nullptr, Depth::kPerhaps},
-    {"error: no instance of constructor", nullptr, Depth::kPerhaps},
+    {": fatal error", is_of_a_compiler, Depth::kPerhaps},
     {"recipe for target*failed", nullptr, Depth::kPerhaps},
     {"subcommand failed", nullptr, Depth::kPerhaps},
     {"errors detected in the compilation of", nullptr, Depth::kPerhaps},
@@ -260,7 +267,7 @@ constexpr Pattern kBuildFailed[] = {
     {"make*: *] エラー", nullptr, Depth::kPerhaps},
     {"FAILED: *.o", nullptr, Depth::kPerhaps},
     {"FAILED: *.cu", nullptr, Depth::kPerhaps},
-    {"error: expected", nullptr, Depth::kPerhaps}};
+    {"error: expected", misses_a_sign, Depth::kPerhaps}};
 constexpr Cause kBuildFailedCauses[] = {
     {.why = "The compiler does not take the code at the place that the line names.",
      .step =

@@ -172,11 +172,19 @@ bool tells_what_goes_well(std::string_view line) {
     const size_t behind = line.find_first_not_of("0123456789 ", begin + 6);
     if (behind != line.npos && line[behind] == ':') return true;
   }
+  // TAP's "ok 12 - ", and the name of a test by itself, as pytest lists those that warned
+  if (line.size() > 3 && line.starts_with("ok ") && is_digit(line[3])) return true;
+  if (line.find("::test") != line.npos && line.find("FAIL") == line.npos &&
+      line.find("ERROR") == line.npos && line.find("Error") == line.npos)
+    return true;
   for (const std::string_view good : {" OK ]",
                                       "[ RUN ",
                                       "PASSED",
                                       "..   Passed ",
                                       "... Passed ",
+                                      ") ... ok",  // Python's unittest
+                                      ") ... skipped",
+                                      ") ... expected failure",
                                       "] Building C",
                                       "] Linking C"}) {
     if (line.find(good) != line.npos) return true;

@@ -49,7 +49,7 @@ TEST(CountedText, NumbersOfRanksAndCodesAreNoCounts) {
   for (const char* line : {"failed samples: 3",
                            "failed (exitcode: 0) local_rank: 0",
                            "failed on rank: 0",
-                           "error on device: 0",
+                           "Error on device: 0",
                            "Error code: 0x10",
                            "failed address: 0x0",
                            "10 samples failed",

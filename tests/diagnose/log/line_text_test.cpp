@@ -76,6 +76,14 @@ TEST(LineText, FailuresAreNoMeasuresAndNoTestsThatPassed) {
   EXPECT_FALSE(
       speaks_of_failure("2/3 Test #12: failed_ranks ....................   Passed    1.2 sec"));
   EXPECT_TRUE(speaks_of_failure("Passed the point where it failed"));
+  EXPECT_TRUE(tells_what_goes_well("ok 12 - worker that crashes is restarted"));
+  EXPECT_TRUE(tells_what_goes_well("suite/test_memory.py::test_error[bad_alloc-4]"));
+  EXPECT_TRUE(
+      tells_what_goes_well("test_peer_access_not_supported (t.T) ... skipped 'one device'"));
+  EXPECT_FALSE(tells_what_goes_well("test_peer_access_not_supported (t.T) ... ERROR"));
+  EXPECT_FALSE(tells_what_goes_well("not ok 12 - worker that crashes"));
+  EXPECT_FALSE(tells_what_goes_well("FAILED suite/test_memory.py::test_error - RuntimeError: x"));
+  EXPECT_FALSE(tells_what_goes_well("ERROR suite/test_memory.py::test_error"));
 }
 
 TEST(LineText, RowsOfMeasuresAreNoFailuresWhateverTheyMeasure) {

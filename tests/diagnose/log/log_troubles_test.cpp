@@ -63,7 +63,7 @@ TEST(LogReader, FindsAlmostNothingInPiecesOfHarmlessLogsThatNobodyLearnedFrom) {
   std::cout << "pieces of harmless logs: " << alarms.all << ", false alarms: " << alarms.named
             << '\n';
   EXPECT_GE(alarms.all, 500);
-  EXPECT_LE(alarms.named, 0.02 * alarms.all);
+  EXPECT_LE(alarms.named, 0.03 * alarms.all);
 }
 
 // Troubles of programs and tools that no row is about: whatever is said of them, it is not by words that they share.
