@@ -1,4 +1,4 @@
-// Builds that fail: rows 71 and 84.
+// Builds that fail: rows 71, 77 and 84.
 #include <algorithm>
 #include <array>
 
@@ -35,6 +35,21 @@ bool is_of_a_compiler(std::string_view line) {
       ".c", ".cc", ".cpp", ".cxx", ".cu", ".cuh", ".h", ".hh", ".hpp", ".hxx", ".inl", ".m", ".mm"};
   return std::ranges::any_of(kSuffixes,
                              [&](std::string_view suffix) { return file.ends_with(suffix); });
+}
+
+/// A compiler's line that names what is LibTorch's, or is in one of its headers.
+bool is_about_libtorch(std::string_view line) {
+  if (!is_of_a_compiler(line)) return false;
+  for (const std::string_view name : {"torch::", "at::", "c10::", "/torch/", "/ATen/", "/c10/"}) {
+    const size_t at = line.find(name);
+    if (at == line.npos) continue;
+    const char before = at == 0 ? ' ' : line[at - 1];
+    const bool is_of_a_longer_name = is_digit(before) || before == '_' || before == ':' ||
+                                     (before >= 'a' && before <= 'z') ||
+                                     (before >= 'A' && before <= 'Z');
+    if (name[0] == '/' || !is_of_a_longer_name) return true;
+  }
+  return false;
 }
 
 /// A compiler's, and no "ValueError: expected a size".
@@ -243,6 +258,60 @@ constexpr Cause kBuildCauses[] = {
          "Look at the first error of the build: what comes behind follows from it. Start from an "
          "empty build folder after each change of compiler, toolkit or LibTorch."}};
 
+constexpr Pattern kApi[] = {{"is not a member of 'torch"},
+                            {"is not a member of 'at"},
+                            {"is not a member of 'c10"},
+                            {"no member named*in namespace 'torch"},
+                            {"no member named*in namespace 'at"},
+                            {"no member named*in namespace 'c10"},
+                            {"'class at::Tensor' has no member"},
+                            {"'struct torch::"},
+                            {"'class torch::"},
+                            {"'AT_CHECK' was not declared"},
+                            {"use of undeclared identifier 'AT_CHECK'"},
+                            {"identifier \"AT_CHECK\" is undefined"},
+                            {"fatal error: THC/"},
+                            {"fatal error: TH/"},
+                            {"fatal error: THCUNN/"},
+                            {"'THCState"},
+                            {"'torch' has not been declared"},
+                            {"use of undeclared identifier 'torch'"},
+                            {"'torch' does not name a type"},
+                            {"no matching function for call to 'torch::"},
+                            {"no matching function for call to 'at::"},
+                            {"DeprecatedTypeProperties*cannot be converted"},
+                            {"at::DeprecatedTypeProperties"},
+                            {"Must not create a new variable from a variable"},
+                            {"no known conversion for argument"},
+                            {"error: reference to *is ambiguous"},
+                            {"no matching function", nullptr, Depth::kGuess},
+                            {"no member named", nullptr, Depth::kGuess},
+                            {"has no member", nullptr, Depth::kGuess},
+                            {"is not a member", nullptr, Depth::kGuess},
+                            {"no matching constructor", nullptr, Depth::kGuess},
+                            {"was not declared", nullptr, Depth::kGuess},
+                            {"cannot convert", nullptr, Depth::kGuess},
+                            {"identifier \"THC"},
+                            {"'THC*was not declared"},
+                            {"'TH*was not declared in this scope"},
+                            {"file: 'THC/"},
+                            {"file: 'TH/"},
+                            {"THC/THC.h"},
+                            {": error: ", is_about_libtorch, Depth::kPerhaps},
+                            {": error C", is_about_libtorch, Depth::kPerhaps},
+                            {"too few arguments to function", nullptr, Depth::kPerhaps},
+                            {"too many arguments to function", nullptr, Depth::kPerhaps}};
+constexpr Cause kApiCauses[] = {
+    {.why =
+         "The code uses headers (TH, THC) that LibTorch has dropped: the last with them was 1.10.",
+     .step = "Take a newer version of the code, or LibTorch 1.10. THCState_getCurrentStream is now "
+             "at::cuda::getCurrentCUDAStream, THCudaMalloc is c10::cuda::CUDACachingAllocator.",
+     .when = "fatal error: TH"},
+    {.why = "The code was written for another version of LibTorch, or an include is missing "
+            "(torch/script.h for torch::jit, torch/torch.h for the rest).",
+     .step = "Look the name up in the headers that are included; AT_CHECK is now TORCH_CHECK, "
+             "type() is now options() or scalar_type()."}};
+
 constexpr Pattern kBuildFailed[] = {
     {": error", is_of_a_compiler, Depth::kPerhaps},
     {": fatal error", is_of_a_compiler, Depth::kPerhaps},
@@ -287,6 +356,15 @@ constexpr ErrorRow kBuildRows[] = {
      .causes = kBuildCauses,
      .checks = "libtorch",
      .confirm = "which toolkit, compiler and LibTorch CMake has found (CMakeCache.txt)",
+     .source = ""},
+    {.number = 77,
+     .name = "api-differs",
+     .title = "the code does not fit LibTorch's headers",
+     .depth = Depth::kCause,
+     .patterns = kApi,
+     .causes = kApiCauses,
+     .checks = "libtorch",
+     .confirm = "the name in the headers of this version",
      .source = ""},
     {.number = 84,
      .name = "build-failed",

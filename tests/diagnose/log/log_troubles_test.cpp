@@ -118,6 +118,16 @@ TEST(LogReader, AnOrdinaryFailureOfABuildIsNoMatterOfCuda) {
       "build-not-configured");
 }
 
+TEST(LogReader, ACompilersErrorAboutLibTorchIsAboutItsVersion) {
+  for (const char* text :
+       {"libtorch/include/torch/csrc/api/include/torch/types.h:39:16: error: conflicting "
+        "declaration 'x'\n",
+        "main.cpp:3:12: error: could not convert 'y' to 'at::Tensor'\n",
+        "main.cpp(12): error C2440: cannot convert from 'int' to 'c10::ScalarType'\n"})
+    EXPECT_EQ(first_of(classify(text)), "api-differs") << text;
+  EXPECT_EQ(first_of(classify("main.cpp:3:12: error: 'format::x' is private\n")), "build-failed");
+}
+
 // The cause of the row is the one of what the build misses, not always the toolkit.
 TEST(LogReader, OnlyALineAboutTheToolkitIsAnsweredByTheToolkit) {
   const auto why = [](std::string_view text) {
