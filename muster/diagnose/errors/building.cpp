@@ -317,6 +317,7 @@ constexpr Pattern kBuildFailed[] = {
     {": fatal error", is_of_a_compiler, Depth::kPerhaps},
     {"recipe for target*failed", nullptr, Depth::kPerhaps},
     {"subcommand failed", nullptr, Depth::kPerhaps},
+    {"No rule to make target", nullptr, Depth::kPerhaps},
     {"errors detected in the compilation of", nullptr, Depth::kPerhaps},
     {"error detected in the compilation of", nullptr, Depth::kPerhaps},
     {"compilation terminated", nullptr, Depth::kPerhaps},

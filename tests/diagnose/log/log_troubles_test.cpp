@@ -99,6 +99,7 @@ TEST(LogReader, AnOrdinaryFailureOfABuildIsNoMatterOfCuda) {
                            "app.cpp(12): error C2065: 'x': undeclared identifier\n",
                            "kernel.cu(12): error: identifier \"n\" is undefined\n",
                            "main.cpp:3:10: fatal error: 'x' is not a type\n",
+                           "make: *** No rule to make target 'all'.  Stop.\n",
                            "ninja: build stopped: subcommand failed.\n"}) {
     const LogDiagnosis diagnosis = classify(text);
     ASSERT_NE(diagnosis.first_cause(), nullptr) << text;
