@@ -3,8 +3,9 @@
 
     pip install scikit-learn; scripts/learn_words.py [PART …]      of the corpus, all if none is named
 
-From the labelled messages of tests/diagnose/corpus, its healthy logs, and the patterns of docs/errors.md (`muster doctor
---catalogue > docs/errors.md` first): a multinomial logistic regression over the words and pairs of neighbours that three texts or more
+From the labelled messages of tests/diagnose/corpus, its logs of healthy runs and of ordinary troubles that no row is about (healthy,
+ordinary; what lies in harmless is kept for the test), and the patterns of docs/errors.md (`muster doctor --catalogue > docs/errors.md`
+first): a multinomial logistic regression over the words and pairs of neighbours that three texts or more
 have, each by its inverse document frequency, of length 1 in all. Small weights are left out. The words are those of
 muster/diagnose/log/message_words.cpp.
 """
@@ -20,7 +21,8 @@ LEAST_TEXTS = 3
 LEAST_WEIGHT = 0.6
 STRENGTH = 30.0  # C of the regression
 PATTERN_WEIGHT = 0.3  # of a pattern, against 1 of a message
-LINE_WEIGHT = 0.3
+LINE_WEIGHT = 0.3  # of a line by itself, of a log without a failure in the corpus
+HARMLESS_WEIGHT = 0.6  # of one in healthy and ordinary
 NUMBERS = {"9", "11", "15", "134", "137", "139", "143"}  # what they say of an end is worth a word
 STOP = set("the an of to in is it and for on at by with this that be was are".split())
 WORD = re.compile(rb"[A-Za-z\x80-\xff]+|[0-9]+")
@@ -84,9 +86,11 @@ def texts(parts, page):
         found += [(row, text, 1.0) for row, text in messages(part)]
         # Of a log without a failure each line is harmless by itself: the reader passes over some.
         found += [(row, line, LINE_WEIGHT) for row, text in messages(part) if row == "none" for line in text.splitlines()]
-    for file in sorted((CORPUS / "healthy").glob("*.txt")):
-        lines = file.read_text().splitlines()
-        found += [("none", "\n".join(lines[at : at + 3]), 1.0) for at in range(0, len(lines), 3)]
+    for folder in ("healthy", "ordinary"):
+        for file in sorted((CORPUS / folder).glob("*.txt")):
+            lines = file.read_text().splitlines()
+            found += [("none", "\n".join(lines[at : at + 3]), 1.0) for at in range(0, len(lines), 3)]
+            found += [("none", line, HARMLESS_WEIGHT) for line in lines]
     return [one for one in found if one[0] != "muster-verdict"]
 
 

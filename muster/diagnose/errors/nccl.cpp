@@ -1,8 +1,54 @@
 // Ranks over NCCL: rows 28 to 33.
+#include <algorithm>
+#include <array>
+
 #include "muster/diagnose/catalogue/error_row.h"
 
 namespace muster::diagnose {
 namespace {
+
+// Note [Connections of NCCL]
+// A rank tells the others its port when it listens there already, so what is refused is a port whose process has
+// ended, or one that a firewall keeps (nccl#1515). NCCL tries again when it is refused, for some seconds, and then says that the
+// count is exceeded; from 2.18 to 2.23 the second try of the same socket was aborted by the kernel instead. No
+// answer at all comes of an interface by which the machines do not reach each other, or of a firewall that is silent.
+
+bool is_refused(std::string_view line) {
+  return line.find("onnect") != line.npos &&
+         (line.find("onnection refused") != line.npos ||
+          line.find("Software caused connection abort") != line.npos ||
+          line.find("exceeded retries") != line.npos);
+}
+
+bool is_unreachable(std::string_view line) {
+  constexpr std::array<std::string_view, 5> kWords{"No route to host",
+                                                   "etwork is unreachable",
+                                                   "onnection timed out",
+                                                   "exceeded timeouts",
+                                                   "Cannot assign requested address"};
+  return line.find("onnect") != line.npos &&
+         std::ranges::any_of(kWords, [&](auto word) { return line.find(word) != line.npos; });
+}
+
+constexpr Cause kRefused{
+    .why =
+        "A peer does not listen any more on the port that it had told (its process has ended), or "
+        "a "
+        "firewall between the machines refuses it.",
+    .step =
+        "Read the log of the rank at the address in the line: it ended first. If it runs, let "
+        "NCCL's ports through (net.ipv4.ip_local_port_range bounds them), and name the interface "
+        "of both machines by NCCL_SOCKET_IFNAME.",
+    .holds = is_refused};
+constexpr Cause kUnreachable{
+    .why =
+        "A peer's address does not answer: NCCL took an interface by which the machines do not "
+        "reach each other, or a firewall drops what is sent.",
+    .step =
+        "Set NCCL_SOCKET_IFNAME to the interface that reaches the other machines (`ip route get "
+        "ADDRESS`), on all of them; let NCCL's ports through (net.ipv4.ip_local_port_range "
+        "bounds them).",
+    .holds = is_unreachable};
 
 constexpr Pattern kSystem[] = {{"NCCL*unhandled system error"},
                                {"ncclSystemError"},
@@ -15,7 +61,7 @@ constexpr Pattern kSystem[] = {{"NCCL*unhandled system error"},
                                {"NCCL WARN*No space left on device"},
                                {"NCCL WARN*Connect to*failed"},
                                {"socketStartConnect: Connect to"},
-                               {"socketPollConnect: Connect to"},
+                               {"socketPollConnect: Connect to*failed"},
                                {"NCCL WARN*Call to connect"},
                                {"NCCL WARN*ibv_reg_mr*failed"},
                                {"NCCL WARN Call to posix_fallocate failed"},
@@ -43,6 +89,8 @@ constexpr Pattern kSystem[] = {{"NCCL*unhandled system error"},
                                {"NCCL error(2)"},
                                {"NCCL failure*system"}};
 constexpr Cause kSystemCauses[] = {
+    kRefused,
+    kUnreachable,
     {.why = "NCCL could not make its segments in /dev/shm: it is full, too small or not writable "
             "(64 MiB is a container's default).",
      .step = "Give it more: `docker run --shm-size 8g` or `--ipc host`; remove what dead jobs left "
@@ -112,6 +160,10 @@ constexpr Cause kUsageCauses[] = {
      .step = "Run again with NCCL_DEBUG=WARN. Select the device by LOCAL_RANK first."}};
 
 constexpr Pattern kRemote[] = {{"ncclRemoteError"},
+                               // src/misc/socket.cc, src/os/linux.cc
+                               {"onnect*exceeded error retry count"},
+                               {"socketStartConnect: exceeded"},
+                               {"socketPollConnect: exceeded"},
                                {"NCCL*remote process exited or there was a network error"},
                                {"NCCL*internal error"},
                                {"ncclInternalError"},
@@ -138,6 +190,8 @@ constexpr Pattern kRemote[] = {{"ncclRemoteError"},
                                {"ncclSuccess (3 vs. 0)"},
                                {"NCCL error(3)"}};
 constexpr Cause kRemoteCauses[] = {
+    kRefused,
+    kUnreachable,
     {.why = "The network card gave up: a cable, a switch, or a peer that is gone.",
      .step = "Look at the peer that is named, then at the link (`ibstat`, port counters); raise "
              "NCCL_IB_TIMEOUT only if the link is known to be good.",

@@ -1,4 +1,4 @@
-// What a program on LibTorch does that LibTorch does not take: rows 74 to 80 and 83.
+// What a program on LibTorch does that LibTorch does not take: rows 74 to 76, 78 to 80 and 83.
 #include "muster/diagnose/catalogue/error_row.h"
 
 namespace muster::diagnose {
@@ -158,58 +158,6 @@ constexpr Cause kAssertionCauses[] = {
              "Then look for the expression before ASSERT FAILED among PyTorch's issues, and try "
              "the newest version."}};
 
-constexpr Pattern kApi[] = {{"is not a member of 'torch"},
-                            {"is not a member of 'at"},
-                            {"is not a member of 'c10"},
-                            {"no member named*in namespace 'torch"},
-                            {"no member named*in namespace 'at"},
-                            {"no member named*in namespace 'c10"},
-                            {"'class at::Tensor' has no member"},
-                            {"'struct torch::"},
-                            {"'class torch::"},
-                            {"'AT_CHECK' was not declared"},
-                            {"use of undeclared identifier 'AT_CHECK'"},
-                            {"identifier \"AT_CHECK\" is undefined"},
-                            {"fatal error: THC/"},
-                            {"fatal error: TH/"},
-                            {"fatal error: THCUNN/"},
-                            {"'THCState"},
-                            {"'torch' has not been declared"},
-                            {"use of undeclared identifier 'torch'"},
-                            {"'torch' does not name a type"},
-                            {"no matching function for call to 'torch::"},
-                            {"no matching function for call to 'at::"},
-                            {"DeprecatedTypeProperties*cannot be converted"},
-                            {"at::DeprecatedTypeProperties"},
-                            {"Must not create a new variable from a variable"},
-                            {"no known conversion for argument"},
-                            {"error: reference to *is ambiguous"},
-                            {"no matching function", nullptr, Depth::kGuess},
-                            {"no member named", nullptr, Depth::kGuess},
-                            {"has no member", nullptr, Depth::kGuess},
-                            {"is not a member", nullptr, Depth::kGuess},
-                            {"no matching constructor", nullptr, Depth::kGuess},
-                            {"was not declared", nullptr, Depth::kGuess},
-                            {"cannot convert", nullptr, Depth::kGuess},
-                            {"identifier \"THC"},
-                            {"'THC*was not declared"},
-                            {"'TH*was not declared in this scope"},
-                            {"file: 'THC/"},
-                            {"file: 'TH/"},
-                            {"THC/THC.h"},
-                            {"too few arguments to function", nullptr, Depth::kPerhaps},
-                            {"too many arguments to function", nullptr, Depth::kPerhaps}};
-constexpr Cause kApiCauses[] = {
-    {.why =
-         "The code uses headers (TH, THC) that LibTorch has dropped: the last with them was 1.10.",
-     .step = "Take a newer version of the code, or LibTorch 1.10. THCState_getCurrentStream is now "
-             "at::cuda::getCurrentCUDAStream, THCudaMalloc is c10::cuda::CUDACachingAllocator.",
-     .when = "fatal error: TH"},
-    {.why = "The code was written for another version of LibTorch, or an include is missing "
-            "(torch/script.h for torch::jit, torch/torch.h for the rest).",
-     .step = "Look the name up in the headers that are included; AT_CHECK is now TORCH_CHECK, "
-             "type() is now options() or scalar_type()."}};
-
 constexpr Pattern kUndefined[] = {{"found an undefined Tensor"},
                                   {"an undefined Tensor"},
                                   {"tensor does not have a device"},
@@ -269,6 +217,7 @@ constexpr Pattern kSingular[] = {{"matrix is singular"},
                                  {"is singular"},
                                  {"U(*is zero, singular"},
                                  {"not positive-definite"},
+                                 {"Cholesky decomposition was not successful"},
                                  {"is not positive definite"},
                                  {"failed to converge"},
                                  {"did not converge"},
@@ -354,15 +303,6 @@ constexpr ErrorRow kProgramRows[] = {
      .causes = kAssertionCauses,
      .checks = "libtorch",
      .confirm = "the same program with one LibTorch of another version",
-     .source = ""},
-    {.number = 77,
-     .name = "api-differs",
-     .title = "the code does not fit LibTorch's headers",
-     .depth = Depth::kCause,
-     .patterns = kApi,
-     .causes = kApiCauses,
-     .checks = "libtorch",
-     .confirm = "the name in the headers of this version",
      .source = ""},
     {.number = 78,
      .name = "undefined-tensor",

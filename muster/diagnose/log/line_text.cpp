@@ -6,6 +6,7 @@
 #include "muster/base/text.h"
 #include "muster/base/text_table.h"
 #include "muster/diagnose/catalogue/fragment_finder.h"
+#include "muster/diagnose/log/counted_text.h"
 #include "muster/diagnose/log/log_diagnosis.h"
 
 namespace muster::diagnose {
@@ -165,33 +166,25 @@ bool is_warning_line(std::string_view line) {
   });
 }
 
-namespace {
-
-/// Whether it is a measured or counted thing that the word at `at` names: "error: 0.034",
-/// "failed: 0", "0 errors".
-bool is_quantity(std::string_view line, size_t at, size_t end) {
-  if (at >= 2 && line[at - 1] == ' ' && line[at - 2] == '0' && (at == 2 || !is_digit(line[at - 3])))
-    return true;
-  end = line.find_first_not_of("s:= ", end);
-  if (end == line.npos || !is_digit(line[end])) return false;
-  const size_t behind = line.find_first_not_of("0123456789", end);
-  if (behind == line.npos || line[behind] != '.') return line.substr(end, behind - end) == "0";
-  return behind + 1 < line.size() && is_digit(line[behind + 1]);
-}
-
-}  // namespace
-
 bool tells_what_goes_well(std::string_view line) {
   const size_t begin = line.find_first_not_of(' ');
   if (begin != line.npos && line.substr(begin).starts_with("Start ")) {  // CTest's "Start 12: "
     const size_t behind = line.find_first_not_of("0123456789 ", begin + 6);
     if (behind != line.npos && line[behind] == ':') return true;
   }
+  // TAP's "ok 12 - ", and the name of a test by itself, as pytest lists those that warned
+  if (line.size() > 3 && line.starts_with("ok ") && is_digit(line[3])) return true;
+  if (line.find("::test") != line.npos && line.find("FAIL") == line.npos &&
+      line.find("ERROR") == line.npos && line.find("Error") == line.npos)
+    return true;
   for (const std::string_view good : {" OK ]",
                                       "[ RUN ",
                                       "PASSED",
                                       "..   Passed ",
                                       "... Passed ",
+                                      ") ... ok",  // Python's unittest
+                                      ") ... skipped",
+                                      ") ... expected failure",
                                       "] Building C",
                                       "] Linking C"}) {
     if (line.find(good) != line.npos) return true;
@@ -250,44 +243,6 @@ bool is_row_of_measures(std::string_view line) {
     if (line.find(command) != line.npos) return false;
   }
   return !speaks_of_failure(line) && !has_value_without_number(line);
-}
-
-bool is_counted_zero(std::string_view line, size_t begin, size_t end) {
-  if (begin >= 2 &&
-      line.substr(begin - 2, 2) == "0 ") {  // the number, and not that of a rank or a scaler
-    const size_t before = line.substr(0, begin - 2).find_last_not_of(' ');
-    if (before == line.npos ||
-        std::string_view(",;:|([=").find(line[before]) != std::string_view::npos)
-      return true;
-  }
-  std::string rest = small_letters(line.substr(end, 48));
-  std::string_view behind = rest;
-  const size_t word = behind.find_first_not_of(" _");
-  for (const std::string_view counted : {"count",
-                                         "iteration",
-                                         "error",
-                                         "step",
-                                         "event",
-                                         "failure",
-                                         "loss",
-                                         "batch",
-                                         "value",
-                                         "retr",
-                                         "kill",
-                                         "grad"}) {
-    if (word == behind.npos || !behind.substr(word).starts_with(counted)) continue;
-    const size_t stop = behind.find_first_not_of("abcdefghijklmnopqrstuvwxyz_", word);
-    behind.remove_prefix(stop == behind.npos ? behind.size() : stop);
-    break;
-  }
-  const size_t sign = behind.find_first_not_of(" ");
-  if (sign == behind.npos || (behind[sign] != ':' && behind[sign] != '=')) return false;
-  const size_t value = behind.find_first_not_of(" ", sign + 1);
-  if (value == behind.npos) return false;
-  behind.remove_prefix(value);
-  if (behind.starts_with("false")) return true;
-  return behind[0] == '0' &&
-         (behind.size() == 1 || behind[1] == ' ' || behind[1] == ',' || behind[1] == ';');
 }
 
 std::string_view measure_that_is_nan(std::string_view line) {
@@ -363,8 +318,10 @@ bool speaks_of_failure(std::string_view line) {
                                                     "ailure",
                                                     "ssertion"};
   return std::ranges::any_of(kWords, [&](std::string_view word) {
-    const size_t at = line.find(word);
-    return at != std::string_view::npos && !is_quantity(line, at, at + word.size());
+    for (size_t at = line.find(word); at != line.npos; at = line.find(word, at + word.size())) {
+      if (!is_quantity(line, at, at + word.size())) return true;
+    }
+    return false;
   });
 }
 

@@ -45,10 +45,6 @@ bool speaks_of_failure(std::string_view line);
 /// ("segmentation fault  0.91  0.88", "precision 0.8 recall 0.7"). What it measures may be called anything.
 bool is_row_of_measures(std::string_view line);
 
-/// Whether the words at [begin, end) name something that was counted, and is not there: "0 nan losses",
-/// "nan iterations: 0", "out of memory errors = 0", "loss is nan: False".
-bool is_counted_zero(std::string_view line, size_t begin, size_t end);
-
 /// What stands before the first NaN of a line that is the value of a measure, from its name on: "loss=", "val_loss: ". Empty if
 /// there is none.
 std::string_view measure_that_is_nan(std::string_view line);

@@ -11,6 +11,7 @@
 #include "muster/base/text_table.h"
 #include "muster/diagnose/catalogue/fragment_finder.h"
 #include "muster/diagnose/catalogue/pattern_set.h"
+#include "muster/diagnose/log/counted_text.h"
 #include "muster/diagnose/log/line_text.h"
 #include "muster/diagnose/log/log_tail.h"
 #include "muster/diagnose/log/ready_catalogue.h"

@@ -176,12 +176,19 @@ TEST(Corpus, FirstCauseIsNamedForMessagesOfASeventeenthBlindSet) {
   EXPECT_GE(score.right, 0.85 * score.all);
 }
 
+TEST(Corpus, FirstCauseIsNamedForMessagesOfAnEighteenthBlindSet) {
+  const Score score = score_of("eighteenth");
+  ASSERT_GT(score.all, 0);
+  EXPECT_GE(score.right, 0.85 * score.all);
+}
+
 TEST(Corpus, HasAHundredMessagesOfRowsThatThereAre) {
   size_t count = 0;
-  for (const char* part : {"development", "held_out",   "later",     "unseen",    "fresh",
-                           "third",       "fourth",     "fifth",     "sixth",     "seventh",
-                           "eighth",      "ninth",      "tenth",     "eleventh",  "twelfth",
-                           "thirteenth",  "fourteenth", "fifteenth", "sixteenth", "seventeenth"}) {
+  for (const char* part :
+       {"development", "held_out",    "later",     "unseen",     "fresh",      "third",
+        "fourth",      "fifth",       "sixth",     "seventh",    "eighth",     "ninth",
+        "tenth",       "eleventh",    "twelfth",   "thirteenth", "fourteenth", "fifteenth",
+        "sixteenth",   "seventeenth", "eighteenth"}) {
     for (const CorpusEntry& entry : read_corpus(part)) {
       ++count;
       EXPECT_TRUE(entry.row == "none" || find_error_row(entry.row) != nullptr)

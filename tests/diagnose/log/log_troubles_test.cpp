@@ -15,6 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 TEST(LogReader, FindsNothingInLogsOfHealthyRuns) {
   const std::filesystem::path folder = test::source_path("tests/diagnose/corpus/healthy");
@@ -29,6 +30,145 @@ TEST(LogReader, FindsNothingInLogsOfHealthyRuns) {
   }
   std::cout << "healthy logs: " << logs << ", false alarms: " << alarms << '\n';
   EXPECT_GE(logs, 5);
+}
+
+/// Of each log of a folder, of each of its lines and of some neighbours, how many are named, and how many there are.
+struct Alarms {
+  int named = 0, all = 0;
+};
+Alarms alarms_of_windows(const std::string& folder) {
+  Alarms alarms;
+  for (const auto& file : std::filesystem::directory_iterator(test::source_path(folder))) {
+    const std::vector<std::string> lines = split(read_file(file.path()), '\n');
+    for (const size_t size : {size_t{1}, size_t{2}, size_t{3}, lines.size()}) {
+      for (size_t begin = 0; begin + size <= lines.size(); ++begin) {
+        std::string text;
+        for (size_t at = begin; at < begin + size; ++at) text += lines[at] + '\n';
+        const LogDiagnosis diagnosis = classify(text);
+        const Finding* first = diagnosis.first_cause();
+        ++alarms.all;
+        alarms.named += first != nullptr ? 1 : 0;
+        if (first != nullptr)
+          std::cout << file.path().filename() << ": " << first->row->name << ": " << text;
+      }
+    }
+  }
+  return alarms;
+}
+
+// Nothing was learned from these logs (scripts/learn_words.py): real ones of test runners, tools and
+// programs whose tests and words are named after troubles, and lines by hand about the subject of each row.
+TEST(LogReader, FindsAlmostNothingInPiecesOfHarmlessLogsThatNobodyLearnedFrom) {
+  const Alarms alarms = alarms_of_windows("tests/diagnose/corpus/harmless");
+  std::cout << "pieces of harmless logs: " << alarms.all << ", false alarms: " << alarms.named
+            << '\n';
+  EXPECT_GE(alarms.all, 500);
+  EXPECT_LE(alarms.named, 0.03 * alarms.all);
+}
+
+// Troubles of programs and tools that no row is about: whatever is said of them, it is not by words that they share.
+TEST(LogReader, NamesNoOrdinaryTroubleByItsWordsAlone) {
+  const std::filesystem::path folder = test::source_path("tests/diagnose/corpus/ordinary");
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    for (const std::string& line : split(read_file(file.path()), '\n')) {
+      const LogDiagnosis diagnosis = classify(line);
+      const Finding* first = diagnosis.first_cause();
+      EXPECT_TRUE(first == nullptr || !first->by_likeness) << first->row->name << ": " << line;
+    }
+  }
+}
+
+TEST(LogReader, ALimitOfMemoryBesideTestsNamedAfterItIsNoTrouble) {
+  for (const char* line : {"note: vram limit for the tests is 4 GiB\n",
+                           "vram limit: 8 GiB\n",
+                           "device memory limit 20 GiB, vram in use 3 GiB\n"})
+    EXPECT_EQ(first_of(classify(concat("tests/test_oom.py::test_cuda_out_of_memory PASSED\n",
+                                       line,
+                                       "tests/test_oom.py::test_oom_is_retried PASSED\n"))),
+              "none")
+        << line;
+  EXPECT_EQ(first_of(classify("CUDA out of memory, vram limit: 8 GiB\n")), "cuda-out-of-memory");
+}
+
+// What make and compilers say of any code.
+TEST(LogReader, AnOrdinaryFailureOfABuildIsNoMatterOfCuda) {
+  for (const char* text : {"make: *** [Makefile:5: all] Error 1\n",
+                           "make: *** [all] Error 2\n",
+                           "main.cpp:3:12: error: expected ';' before '}' token\n",
+                           "src/app.c:41:3: error: implicit declaration of function 'f'\n",
+                           "app.cpp(12): error C2065: 'x': undeclared identifier\n",
+                           "kernel.cu(12): error: identifier \"n\" is undefined\n",
+                           "main.cpp:3:10: fatal error: 'x' is not a type\n",
+                           "make: *** No rule to make target 'all'.  Stop.\n",
+                           "ninja: build stopped: subcommand failed.\n"}) {
+    const LogDiagnosis diagnosis = classify(text);
+    ASSERT_NE(diagnosis.first_cause(), nullptr) << text;
+    EXPECT_EQ(diagnosis.first_cause()->row->name, "build-failed") << text;
+    EXPECT_THAT(diagnosis.first_cause()->cause->why, Not(HasSubstr("CUDA"))) << text;
+  }
+  for (const char* text : {"train.py: error: unrecognized arguments: --x\n",
+                           "tool.py:12: error: Incompatible types in assignment\n"})
+    EXPECT_EQ(first_of(classify(text)), "none") << text;
+  // A line that says more comes first.
+  EXPECT_EQ(
+      first_of(classify(
+          "main.cpp:3:10: error: expected ';'\nCould NOT find CUDA\nmake: *** [all] Error 2\n")),
+      "build-not-configured");
+  EXPECT_EQ(
+      first_of(classify("a.cpp:1:10: fatal error: torch/torch.h: No such file or directory\n")),
+      "build-not-configured");
+}
+
+TEST(LogReader, ACompilersErrorAboutLibTorchIsAboutItsVersion) {
+  for (const char* text :
+       {"libtorch/include/torch/csrc/api/include/torch/types.h:39:16: error: conflicting "
+        "declaration 'x'\n",
+        "main.cpp:3:12: error: could not convert 'y' to 'at::Tensor'\n",
+        "main.cpp(12): error C2440: cannot convert from 'int' to 'c10::ScalarType'\n"})
+    EXPECT_EQ(first_of(classify(text)), "api-differs") << text;
+  EXPECT_EQ(first_of(classify("main.cpp:3:12: error: 'format::x' is private\n")), "build-failed");
+}
+
+// The cause of the row is the one of what the build misses, not always the toolkit.
+TEST(LogReader, OnlyALineAboutTheToolkitIsAnsweredByTheToolkit) {
+  const auto why = [](std::string_view text) {
+    const LogDiagnosis diagnosis = classify(text);
+    return std::string(diagnosis.first_cause()->cause->why);
+  };
+  EXPECT_THAT(why("No CMAKE_CXX_COMPILER could be found\n"), Not(HasSubstr("CUDA")));
+  EXPECT_THAT(why("-- Configuring incomplete, errors occurred!\n"), Not(HasSubstr("CUDA")));
+  EXPECT_THAT(why("CUDA_HOME environment variable is not set\n"), HasSubstr("CUDA toolkit"));
+  EXPECT_THAT(why("sh: 1: nvcc: not found\n"), HasSubstr("CUDA toolkit"));
+}
+
+// github.com/NVIDIA/nccl/issues/1515; "Networking Troubleshooting" of NCCL's user guide.
+TEST(LogReader, ConnectionsThatNcclDoesNotGetSayWhyTheyFail) {
+  const auto why = [](std::string_view text) {
+    const LogDiagnosis diagnosis = classify(text);
+    return diagnosis.first_cause() == nullptr ? ""
+                                              : std::string(diagnosis.first_cause()->cause->why);
+  };
+  for (const char* text :
+       {"a:1:2 [0] misc/socket.cc:456 NCCL WARN socketStartConnect: Connect to 10.0.0.3<40123> "
+        "failed : Connection refused\n",
+        "a:1:2 [0] misc/socket.cc:483 NCCL WARN socketStartConnect: Connect to 10.0.0.3<40123> "
+        "failed : Software caused connection abort\n",
+        "a:1:2 [3] os/linux.cc:200 NCCL WARN ncclOsSocketPollConnect: connect to 10.0.0.3<40123> "
+        "returned Connection refused, exceeded error retry count after 35 attempts\n",
+        "a:1:2 [0] misc/socket.cc:430 NCCL WARN socketStartConnect: exceeded retries (20000)\n"})
+    EXPECT_THAT(why(text), HasSubstr("does not listen any more")) << text;
+  for (const char* text :
+       {"a:1:2 [0] misc/socket.cc:456 NCCL WARN socketStartConnect: Connect to 10.0.0.3<40123> "
+        "failed : No route to host\n",
+        "a:1:2 [0] misc/socket.cc:544 NCCL WARN socketPollConnect: connect to 10.0.0.3<40123> "
+        "returned Connection timed out, exceeded error retry count (35)\n"})
+    EXPECT_THAT(why(text), HasSubstr("does not answer")) << text;
+  // Tries that are made again are no failure.
+  EXPECT_EQ(
+      first_of(classify(
+          "a:1:2 [1] NCCL INFO socketPollConnect: connect to 10.0.0.3<40123> returned Connection "
+          "refused, retrying (1/34) after sleep for 100 msec\n")),
+      "none");
 }
 
 TEST(LogReader, AWarningIsACauseWhereItsPatternSaysSo) {
