@@ -35,6 +35,8 @@ std::string many_text(Owner owner) {
 }
 
 std::string error_text(const PeakEstimate& estimate) {
+  if (estimate.is_for_cpu && estimate.error() > kEstimateError)
+    return concat("within ", in_mib(kEstimateBytes), " MiB");
   if (estimate.is_for_cpu)
     return concat("within ", fixed(std::ceil(100 * estimate.error()), 0), " %");
   if (estimate.unseen_workspaces.empty()) return "without workspaces of the device's kernels";

@@ -25,10 +25,11 @@ c10::Device device_in_words(const std::string& words, c10::Device device) {
 }
 
 std::string write_report(const MemoryReportRequest& request, const memory::OomReport& report) {
-  if (request.folder.empty() || !std::filesystem::exists(request.folder / "config.json")) return "";
+  if (request.folder.empty() || !request.is_ours) return "";
   const std::string name = request.world_size > 1 ? concat("out_of_memory-rank", request.rank)
                                                   : std::string("out_of_memory");
   try {
+    make_writable_folder(request.folder, "output folder");
     write_file_atomic(request.folder / (name + ".json"), json_text(json_of(report), 2) + "\n");
     write_file_atomic(request.folder / (name + ".txt"), report.text());
   } catch (const Error&) {  // a full disk: the run has an error to tell already
@@ -39,20 +40,27 @@ std::string write_report(const MemoryReportRequest& request, const memory::OomRe
 
 }  // namespace
 
-std::string memory_report(const MemoryReportRequest& request) noexcept {
+std::optional<memory::OomReport> explained_memory(const MemoryReportRequest& request) noexcept {
   try {
     const std::exception_ptr error = std::current_exception();
     const std::optional<memory::OutOfMemory> found = memory::out_of_memory_in(error);
-    if (!found) return "";
-    const memory::OomReport report =
-        memory::explain(error,
-                        device_in_words(found->words, request.device),
-                        {.owned = request.owned,
-                         .rank = request.world_size > 1 ? request.rank : -1,
-                         .freed = request.freed});
-    if (report.cause.kind == memory::OomClass::kUnknown) return "";
-    return concat("\ncause: ", report.headline(), write_report(request, report));
+    if (!found) return std::nullopt;
+    return memory::explain(error,
+                           device_in_words(found->words, request.device),
+                           {.owned = request.owned,
+                            .rank = request.world_size > 1 ? request.rank : -1,
+                            .freed = request.freed});
   } catch (...) {  // whatever it is, the error in hand counts more
+    return std::nullopt;
+  }
+}
+
+std::string memory_lines(const MemoryReportRequest& request,
+                         const memory::OomReport* report) noexcept {
+  try {
+    if (report == nullptr || report->cause.kind == memory::OomClass::kUnknown) return "";
+    return concat("\ncause: ", report->headline(), write_report(request, *report));
+  } catch (...) {  // likewise
     return "";
   }
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,17 +14,22 @@ namespace muster::train {
 
 struct MemoryReportRequest {
   c10::Device device;            ///< this rank's; the error may name another of its kind
-  std::filesystem::path folder;  ///< of the run
+  std::filesystem::path folder;  ///< of the run; empty: it has none
+  bool is_ours = true;           ///< no other run's: it is made if it is not there
   int rank = 0;
   int world_size = 1;
   std::vector<memory::OwnedTensor> owned;
   std::vector<memory::OwnedMemory> freed;  ///< of memory::ExplainOptions
 };
 
-/// Of the error in hand, inside a handler only. If it is of memory, memory::explain() says why, in
-/// FOLDER/out_of_memory.txt and .json (of several ranks out_of_memory-rank2.txt), where the run has
-/// begun to write; and what comes back goes behind the error's hint, on lines of their own: the
-/// cause, and the file. Else, or if nothing can be said, "". Never throws.
-std::string memory_report(const MemoryReportRequest& request) noexcept;
+/// memory::explain() of the error in hand, inside a handler only. Nothing if it is not of memory, or
+/// nothing can be said. Never throws.
+std::optional<memory::OomReport> explained_memory(const MemoryReportRequest& request) noexcept;
+
+/// Writes it to FOLDER/out_of_memory.txt and .json (of several ranks out_of_memory-rank2.txt). What comes
+/// back goes behind the error's hint, on lines of their own: the cause, and the file. "" if `report` is
+/// null, or says nothing of a cause. Never throws.
+std::string memory_lines(const MemoryReportRequest& request,
+                         const memory::OomReport* report) noexcept;
 
 }  // namespace muster::train

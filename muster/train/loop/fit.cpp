@@ -42,7 +42,8 @@ void remark_shared_generator(const FitPlan& plan, RunLog& log) {
 namespace detail {
 
 Trainer::Trainer(const FitRequest& run, const distributed::ProcessGroup& group)
-    : plan_(run.plan),
+    : run_(run),
+      plan_(run.plan),
       device_(device_of_rank(plan_, group.rank())),
       group_(group),
       output_(run.output),
@@ -65,27 +66,38 @@ Trainer::Trainer(const FitRequest& run, const distributed::ProcessGroup& group)
           [this](const std::string& line) { log_.note(line); },
           device_) {
   batches_.trace(timeline_.device_spans(), [this] { timeline_.batch_arrived(); });
-  begin_on_rank(plan_, group, run.resume);
-  this->make_task(run.task);
+}
+
+void Trainer::begin() {
+  using In = MemoryFailure::In;
+  begin_on_rank(plan_, group_, run_.resume);
+  this->make_task(run_.task);
   schedule_ = optim::make_schedule(plan_.options.lr_schedule, schedule_context(plan_, *metrics_));
   if (resume_ != nullptr) {
     check_task(*task_, *resume_);  // first: another task has other data, too
     check_same_data(plan_, *resume_);
   }
   data_.train = as_task_takes(*task_, data_.train);
-  loader_ = make_loader(plan_, data_.train, group);
-  check_batches_on_ranks(*data_.train, group);
+  loader_ = make_loader(plan_, data_.train, group_);
+  check_batches_on_ranks(*data_.train, group_);
   divergence_.begin(module());
   make_groups();
   make_guard();
+  in_ = In::kParts;
   make_parts();
+  in_ = In::kStep;
   make_checkpoints();
   measure_budget();
+  in_ = In::kAverage;
   make_average();
   if (resume_ != nullptr) {
+    in_ = In::kStep;
     rehearse();
+    in_ = In::kState;
     restore(*resume_);
   }
+  in_ = In::kStep;
+  has_begun_ = true;
 }
 
 // Note [Rows of an end]
@@ -176,6 +188,9 @@ void Trainer::make_parts() {
                             .device = device_,
                             .generator = generator_,
                             .note = [this](const std::string& line) { log_.note(line); }};
+    request.measures = [this](bool on) {
+      in_ = on ? MemoryFailure::In::kCut : MemoryFailure::In::kParts;
+    };
     request.example = [this, number = parts_.size()](int64_t samples) {
       return example_step(number, samples);
     };
@@ -318,14 +333,16 @@ FitResult fit_found(const FitRequest& run, const distributed::ProcessGroup& grou
   std::optional<detail::Trainer> trainer;
   try {
     trainer.emplace(run, group);
+    trainer->begin();
     return trainer->run();
   } catch (...) {
-    if (trainer && is_device_assertion(std::current_exception()))
+    if (!trainer) throw;
+    if (trainer->has_begun() && is_device_assertion(std::current_exception()))
       rethrow_with_index(run, group, trainer->steps_under_way());
     detail::rethrow_with_memory(run,
                                 group,
-                                trainer ? &*trainer : nullptr,
-                                !trainer                ? "at the start"
+                                *trainer,
+                                !trainer->has_begun()   ? "at the start"
                                 : trainer->steps() == 0 ? "in the first step"
                                                         : concat("after step ", trainer->steps()));
   }

@@ -19,7 +19,9 @@
 #include "muster/memory/guard/oom.h"
 #include "muster/tensor/device/device_memory.h"
 #include "muster/tensor/what_of.h"
+#include "muster/train/device/memory_report.h"
 #include "muster/train/loop/batch_find.h"
+#include "muster/train/loop/memory_advice.h"
 #include "muster/train/loop/parameter_groups.h"
 #include "muster/train/loop/resolve.h"
 #include "muster/train/loop/task_parts.h"
@@ -102,6 +104,13 @@ class BatchMeasure {
     return -greatest(group_, {-own})[0];
   }
   bool stopped() const { return stopped_; }
+  /// What would help the smallest batch that did not fit, by a rank that had no room for it; empty: none
+  /// knows. Alike on all ranks.
+  std::string advice() const {
+    for (const std::string& of_rank : group_.all_gather_text(advice_))
+      if (!of_rank.empty()) return of_rank;
+    return "";
+  }
   /// Strategy::record() of the probe of that size, which the run goes on with.
   Json found_of_strategy(int64_t batch_per_replica) const {
     return found_of_strategy_.at(batch_per_replica);
@@ -145,11 +154,12 @@ class BatchMeasure {
     std::optional<detail::Trainer> trainer;  // refers to the probe
     try {
       memory::reset_device_peak(device_);
-      trainer.emplace(probe, *group);
+      trainer.emplace(probe, *group).begin();
       // Of steps that the run will split, batches stay until they are made.
       made.seen = trainer->probe(kProbeSteps, run_.plan.options.on_oom != "fail");
     } catch (...) {
       if (trainer) made.least = trainer->least_memory();
+      if (trainer) take_advice(probe.plan, *trainer);
       made.failed = trainer && trainer->memory_ran_out();
       if (!made.failed) {
         made.has_left = true;
@@ -161,6 +171,23 @@ class BatchMeasure {
     if (trainer) made.least = trainer->least_memory();
     trainer.reset();
     group_of_probes_ = std::move(group);
+  }
+
+  /// In the handler of a probe's error: of the smallest batch that there is to be advised on.
+  void take_advice(const FitPlan& probe, detail::Trainer& trainer) {
+    if (!memory::is_oom(std::current_exception())) return;
+    if (!advice_.empty() && probe.options.batch_size > advised_) return;
+    const auto report = explained_memory({.device = device_,
+                                          .folder = {},
+                                          .owned = trainer.owned_memory(),
+                                          .freed = trainer.dropped_memory()});
+    FitPlan plan = run_.plan;
+    plan.batch_per_rank = probe.batch_per_rank;
+    MemoryFailure failure = trainer.memory_failure(report ? &*report : nullptr);
+    if (failure.in == MemoryFailure::In::kStep) failure.in = MemoryFailure::In::kSmallest;
+    failure.is_room_in_batches = false;
+    advice_ = memory_advice(plan, failure);
+    advised_ = probe.options.batch_size;
   }
 
   /// A probe fits where it fits on all ranks: memory may run out on one of them alone, and anywhere: for
@@ -206,17 +233,22 @@ class BatchMeasure {
   c10::Device device_;
   std::optional<distributed::ProcessGroup> group_of_probes_;  // until a rank leaves it
   bool stopped_ = false;
+  std::string advice_;  // of this rank's last
+  int64_t advised_ = 0;
   std::map<int64_t, Json> found_of_strategy_;  // by batch
 };
 
 /// Throws on all ranks, whose probes were the same, where nothing fits.
 memory::BatchFound found_by(const memory::BatchFinder& finder,
+                            const BatchMeasure& measure,
                             const distributed::ProcessGroup& group) {
   try {
     return finder.found();
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    ErrorText text = error.text();
+    if (const std::string advice = measure.advice(); !advice.empty()) text.hint = advice;
     distributed::note_common_failure(group);
-    throw;
+    throw environment_error(std::move(text));
   }
 }
 
@@ -283,7 +315,7 @@ void Trainer::end_pieces_memory() {
 bool Trainer::memory_ran_out() const { return guard_ && guard_->state().failures > 0; }
 
 std::optional<LeastMemory> Trainer::least_memory() const {
-  return parts_[0]->strategy().least_memory();
+  return parts_.empty() ? std::nullopt : parts_[0]->strategy().least_memory();
 }
 
 }  // namespace detail
@@ -308,7 +340,7 @@ std::optional<FitPlan> find_batch(const FitRequest& run, const distributed::Proc
     finder.tell(measure.of(*batch));
     if (measure.stopped()) return std::nullopt;
   }
-  const memory::BatchFound found = found_by(finder, group);
+  const memory::BatchFound found = found_by(finder, measure, group);
   const bool wants_fastest = plan.options.batch_size.search != "auto";
   const int64_t per_replica = wants_fastest ? found.fastest : found.largest;
   const int64_t cut_into = per_replica % pieces == 0 ? pieces : 1;

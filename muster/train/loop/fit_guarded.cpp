@@ -9,6 +9,7 @@
 #include "muster/train/loop/start_checks.h"
 #include "muster/train/loop/training.h"
 #include "muster/train/replicas/batch_pieces.h"
+#include "muster/train/replicas/step_memory.h"
 #include "muster/train/task/step.h"
 
 namespace muster::train::detail {
@@ -74,7 +75,7 @@ void Trainer::backward_guarded(size_t index,
   std::vector<int64_t> rows;
   for (const Share& share : shares) rows.push_back(share.batch.size());
   double of_pieces = 0;
-  guard_->step(rows, [&](const memory::MicroBatch& part) {
+  const auto pass = [&](const memory::MicroBatch& part) {
     if (part.is_first() && keeps_batches_) sums = StepSums(metrics_, device_);
     const Share& share = shares[static_cast<size_t>(part.batch)];
     const Share piece = piece_of(share, part);
@@ -83,11 +84,27 @@ void Trainer::backward_guarded(size_t index,
     if (piece.weight > 0 || share.weight == 0) backward(index, piece, /*last=*/false, sums);
     of_pieces = part.begin == 0 ? piece.weight : of_pieces + piece.weight;
     if (part.end == share.batch.size()) check_weights_of_pieces(share, of_pieces);
+  };
+  guard_->step(rows, [&](const memory::MicroBatch& part) {
+    try {
+      pass(part);
+    } catch (...) {
+      note_gradients();  // which the guard drops
+      throw;
+    }
   });
+  dropped_.clear();
   if (!last) return;
   timeline_.begin(diagnose::Phase::kBackward);
   parts_[index]->strategy().average_gradients();
   post(index, sums);
+}
+
+void Trainer::note_gradients() noexcept {
+  try {
+    dropped_ = gradient_memory(module());
+  } catch (...) {  // the step has an error to tell already
+  }
 }
 
 Json Trainer::guard_state() const {

@@ -121,10 +121,11 @@ std::optional<FittedLr> find_lr(const FitRequest& run, const distributed::Proces
   std::optional<detail::Trainer> trainer;
   std::optional<LrFound> found;
   try {
-    found = trainer.emplace(search, group).search_lr(options);
+    trainer.emplace(search, group).begin();
+    found = trainer->search_lr(options);
   } catch (...) {
-    detail::rethrow_with_memory(
-        search, group, trainer ? &*trainer : nullptr, "in the search for a learning rate");
+    if (!trainer) throw;
+    detail::rethrow_with_memory(run, group, *trainer, "in the search for a learning rate");
   }
   trainer.reset();
   if (!found) return std::nullopt;

@@ -21,6 +21,19 @@
 #include "muster/train/loop/training.h"
 
 namespace muster::train::detail {
+namespace {
+
+/// Whether a run that has not begun may leave a report there: no other run's folder.
+bool is_free_for(const std::filesystem::path& output, const std::optional<Checkpoint>& resume) {
+  try {
+    RunFolder::check(output, resume ? &*resume : nullptr);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
 
 /// Behind each step: the allocator's lock, and a copy of its counters.
 void Trainer::note_memory() {
@@ -61,6 +74,7 @@ std::vector<memory::OwnedTensor> Trainer::owned_memory() noexcept {
 std::vector<memory::OwnedMemory> Trainer::dropped_memory() noexcept {
   std::vector<memory::OwnedMemory> all;
   try {
+    all = dropped_;
     for (const auto& part : parts_)
       for (memory::OwnedMemory& one : part->strategy().dropped_memory())
         all.push_back(std::move(one));
@@ -132,35 +146,43 @@ std::optional<bool> Trainer::is_room_in_batches() const noexcept {
   }
 }
 
-std::string Trainer::memory_hint() const {
+MemoryFailure Trainer::memory_failure(const memory::OomReport* report) const {
   using In = MemoryFailure::In;
   const bool is_smallest = guard_ && guard_->has_failed_at_smallest();
-  const auto row = std::ssize(tensor::chain_of(*module_));
-  MemoryFailure failure{.in = updates_      ? In::kUpdate
-                              : is_smallest ? In::kSmallest
-                                            : In::kStep,
-                        .has_units = !tensor::units_of(*module_).empty(),
-                        .sees_batches = !memory::Guard::batch_layer(*module_).empty()};
-  if (row > 0) failure.row = row;
+  MemoryFailure failure{.in = updates_ ? In::kUpdate : is_smallest ? In::kSmallest : in_};
+  if (!module_) return failure;
+  failure.has_units = !tensor::units_of(*module_).empty();
+  failure.sees_batches = !memory::Guard::batch_layer(*module_).empty();
+  if (const auto row = std::ssize(tensor::chain_of(*module_)); row > 0) failure.row = row;
+  try {
+    if (report != nullptr) failure.bytes = memory_needs(report->facts);
+    failure.units = unit_needs();
+  } catch (const std::exception&) {  // advice is of what is known
+    failure.bytes.reset();
+  }
   if (updates_ || is_smallest)
     failure.is_room_in_batches = is_room_in_batches().value_or(!updates_);
-  return memory_advice(plan_, failure);
+  return failure;
 }
 
 void rethrow_with_memory(const FitRequest& run,
                          const distributed::ProcessGroup& group,
-                         Trainer* trainer,
+                         Trainer& trainer,
                          std::string_view when) {
+  if (!memory::is_oom(std::current_exception())) throw;
   const c10::Device device = device_of_rank(run.plan, group.rank());
-  const std::string why = memory_report(
-      {.device = device,
-       .folder = run.output,
-       .rank = group.rank(),
-       .world_size = group.world_size(),
-       .owned = trainer ? trainer->owned_memory() : std::vector<memory::OwnedTensor>(),
-       .freed = trainer ? trainer->dropped_memory() : std::vector<memory::OwnedMemory>()});
-  rethrow_in_memory_words(
-      device, when, concat(trainer ? trainer->memory_hint() : memory_advice(run.plan, {}), why));
+  const MemoryReportRequest request{
+      .device = device,
+      .folder = run.output,
+      .is_ours = trainer.has_begun() || is_free_for(run.output, run.resume),
+      .rank = group.rank(),
+      .world_size = group.world_size(),
+      .owned = trainer.owned_memory(),
+      .freed = trainer.dropped_memory()};
+  const auto report = explained_memory(request);
+  const memory::OomReport* const known = report ? &*report : nullptr;
+  const std::string hint = memory_advice(run.plan, trainer.memory_failure(known));
+  rethrow_in_memory_words(device, when, concat(hint, memory_lines(request, known)));
 }
 
 }  // namespace muster::train::detail

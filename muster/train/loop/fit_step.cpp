@@ -158,6 +158,7 @@ void Trainer::backward(size_t index, const Share& share, bool last, StepSums& su
   }
   const auto run = [&] {
     timeline_.begin(diagnose::Phase::kForward);
+    goes_back_ = false;  // of an attempt that was given up
     StepResult result;
     {
       const PrecisionGuard guard(plan_.precision.kind, device_of(share.batch));
@@ -182,6 +183,7 @@ void Trainer::backward(size_t index, const Share& share, bool last, StepSums& su
     if (last) post(index, sums);
     timeline_.begin(diagnose::Phase::kBackward);
     const memory::Scope scope("backward");
+    goes_back_ = true;
     const auto go_back = [&] {
       part.scaler().scale(share.factor == 1 ? result.loss : result.loss * share.factor).backward();
     };
@@ -190,6 +192,7 @@ void Trainer::backward(size_t index, const Share& share, bool last, StepSums& su
     } else {
       go_back();
     }
+    goes_back_ = false;
   };
   if (last) {
     run();

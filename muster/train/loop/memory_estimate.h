@@ -19,7 +19,7 @@ namespace muster::train {
 // strategies: for the first there is no estimate, for the second one of the whole model, which says so.
 
 /// A line for --explain, without its name: "about 12.1 MiB (parameters 1.61, …), estimated on meta;
-/// within 10 %", and what is not counted; or "not estimated: " and why. Reads two samples, holds one
+/// within 10 %" (of small models within so many MiB), and what is not counted; or "not estimated: " and why. Reads two samples, holds one
 /// model. `task` is fresh, and gone afterwards. In the calling thread; not collective. What samples and task throw is a reason not to estimate.
 std::string memory_outlook(std::unique_ptr<Task> task, const FitData& data, const FitPlan& plan);
 

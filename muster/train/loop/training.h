@@ -25,6 +25,7 @@
 #include "muster/train/loop/evaluate.h"
 #include "muster/train/loop/fit.h"
 #include "muster/train/loop/hooks.h"
+#include "muster/train/loop/memory_advice.h"
 #include "muster/train/loop/parameter_groups.h"
 #include "muster/train/loop/task_words.h"
 #include "muster/train/loop/trained_part.h"
@@ -56,8 +57,13 @@ struct ProbeSeen {
 /// One run on one rank. Everything collective happens in the same order on all ranks.
 class Trainer {
  public:
-  /// `run` outlives this.
+  /// `run` outlives this. Nothing of it is made before begin().
   Trainer(const FitRequest& run, const distributed::ProcessGroup& group);
+
+  /// Task, model, strategy and all else that a step needs, or what a run goes on from; before any of the
+  /// following. A trainer whose begin() has thrown can say what it held. Collective.
+  void begin();
+  bool has_begun() const { return has_begun_; }
 
   FitResult run();
   /// Instead of run(): how the loss answers to rising rates. See Note [Learning-rate search].
@@ -74,8 +80,8 @@ class Trainer {
 
   /// Steps finished, of the whole run.
   int64_t steps() const { return position_.step; }
-  /// What to do about memory that ran out in a step. In the error's handler.
-  std::string memory_hint() const;
+  /// Where and with what memory ran out. In the error's handler; `report`: explain() of it, if any.
+  MemoryFailure memory_failure(const memory::OomReport* report) const;
   /// Made or in hand, and not heard of.
   StepsUnderWay steps_under_way() const {
     return made_.empty() ? StepsUnderWay{} : StepsUnderWay{made_.front().before, std::ssize(made_)};
@@ -172,12 +178,16 @@ class Trainer {
   void note_memory();
   double bytes_of_batches() const;
   std::optional<bool> is_room_in_batches() const noexcept;
+  std::optional<MemoryNeeds> memory_needs(const memory::OomFacts& facts) const;
+  std::vector<UnitNeeds> unit_needs() const;
+  double state_share() const;
   void begin_pieces_memory();
   void end_pieces_memory();
   void make_guard();
   Share piece_of(const Share& share, const memory::MicroBatch& part) const;
   void check_weights_of_pieces(const Share& share, double of_pieces) const;
   void backward_guarded(size_t index, const std::vector<Share>& shares, bool last, StepSums& sums);
+  void note_gradients() noexcept;
   Json guard_state() const;
   void load_guard(const Json& saved);
   std::optional<MemoryFailures> memory_failures() const;
@@ -229,6 +239,7 @@ class Trainer {
   void settle_folder();
   void check_folder();
 
+  const FitRequest& run_;
   const FitPlan& plan_;
   const c10::Device device_;  // where all of this rank's steps are
   const c10::OptionalDeviceGuard on_device_{device_};
@@ -255,6 +266,7 @@ class Trainer {
   std::optional<parallel::UnitCheckpoints> checkpoints_;
   std::optional<WeightAverage> ema_;
   std::unique_ptr<memory::Guard> guard_;       // --on-oom split
+  std::vector<memory::OwnedMemory> dropped_;   // the gradients of its last attempt that failed
   bool keeps_batches_ = true;                  // until a guarded step is made, all that it is of
   std::optional<int64_t> held_after_forward_;  // bytes, while they are measured
   int64_t peak_before_ = 0;                    // likewise: before the peak was last reset
@@ -277,11 +289,14 @@ class Trainer {
   bool time_is_over_ = false;  // all ranks know; see Note [Time limit]
   double before_s_ = 0;        // that earlier processes worked, as far as a checkpoint says it
   bool searches_lr_ = false;   // by the loss alone: a metric that is NaN is the run's to tell
-  bool updates_ = false;       // an optimizer's step is under way, or has thrown
-  bool step_made_ = false;     // by some part: not left out by its loss scale
-  int64_t best_step_ = -1;     // after which the best validation was
-  int64_t validated_ = -1;     // after which this process made the newest one
-  Metrics validation_;         // that one
+  bool has_begun_ = false;
+  MemoryFailure::In in_ = MemoryFailure::In::kWeights;  // what is made, until it has begun
+  bool goes_back_ = false;                              // a backward is under way, or has thrown
+  bool updates_ = false;    // an optimizer's step is under way, or has thrown
+  bool step_made_ = false;  // by some part: not left out by its loss scale
+  int64_t best_step_ = -1;  // after which the best validation was
+  int64_t validated_ = -1;  // after which this process made the newest one
+  Metrics validation_;      // that one
   int64_t last_saved_ = -1;
   int64_t started_after_ = 0;  // the step that this process goes on from
   int64_t ended_at_ = -1;      // where the run's end was said
@@ -289,10 +304,10 @@ class Trainer {
 };
 
 /// The error in hand; if memory ran out, in words of ours, with what to do, and with a report in the
-/// run's folder where there is one. `trainer` may be null: it was not made. In a handler only.
+/// run's folder. In a handler only.
 [[noreturn]] void rethrow_with_memory(const FitRequest& run,
                                       const distributed::ProcessGroup& group,
-                                      Trainer* trainer,
+                                      Trainer& trainer,
                                       std::string_view when);
 
 }  // namespace muster::train::detail

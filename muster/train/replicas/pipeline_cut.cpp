@@ -330,6 +330,7 @@ PipelineCut cut_module(std::vector<Block> blocks,
   if (options.split == kMeasured && !is_open && ranks == 1 && schedule.stages_per_rank == 1)
     options.split = "0";
   std::vector<double> room;
+  if (request.measures) request.measures(true);
   if (options.split == kMeasured) {
     cut.is_measured = true;
     room = room_of_ranks(request, ranks);
@@ -352,6 +353,7 @@ PipelineCut cut_module(std::vector<Block> blocks,
   cut.first_block = split_from(options.split, owner);
   require_stages(cut, owner);
   choose_treatment(cut, measured, request, room);
+  if (request.measures) request.measures(false);
   if (!cut.is_measured && is_of(request.record, cut, ranks))
     cut.predicted = stages_from(request.record.value(kPredictedKey, Json()));
   return cut;

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include <ATen/Parallel.h>
-#include <ATen/ops/ones.h>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -25,18 +24,6 @@ using parallel::Tensors;
 
 // Note [Measured pipelines]: with so many the bubble is a ninth of a step, whatever the ranks.
 constexpr int64_t kMostForEachRank = 8;
-
-/// Bytes of optimizer state for each byte of a parameter, as a step on a small one leaves them.
-double state_bytes_per_byte(const FitPlan& plan) {
-  const at::Tensor parameter = at::ones({2}).requires_grad_();
-  const auto optimizer = make_optimizer(plan, {}, {{"parameter", parameter}});
-  parameter.mutable_grad() = at::ones({2});
-  optimizer->step();
-  double bytes = 0;
-  for (const auto& [name, tensor] : optimizer->state())
-    if (tensor.dim() > 0) bytes += static_cast<double>(tensor.nbytes());
-  return bytes / static_cast<double>(parameter.nbytes());
-}
 
 std::vector<double> times_the_room(std::vector<double> room, double factor) {
   for (double& bytes : room) bytes *= factor;

@@ -10,7 +10,6 @@
 #include "muster/pipeline/draw/gantt.h"
 #include "muster/pipeline/schedule/schedule.h"
 #include "muster/train/plan/fit_plan.h"
-#include "muster/train/replicas/batch_pieces.h"
 #include "muster/train/replicas/pipeline_strategy.h"
 
 namespace muster::train::detail {
@@ -63,17 +62,6 @@ bool takes(const std::string& schedule, const pipeline::PipelineSizes& sizes) {
   } catch (const Error&) {
     return false;
   }
-}
-
-/// How much of a batch a rank has at most between forward and backward, of the rank that has most: with
-/// some schedules it is less the more pieces there are, with others it is all.
-double share_in_flight(const PipelineStrategyOptions& options, int64_t ranks, int64_t pieces) {
-  const bool is_open = options.schedule == kMeasured;
-  const std::string schedule = is_open ? PipelineStrategyOptions().schedule : options.schedule;
-  const int64_t stages =
-      stage_counts({.schedule = schedule, .split = options.split}, ranks).front();
-  const auto made = pipeline::make_schedule(schedule, {stages, ranks, pieces});
-  return static_cast<double>(std::ranges::max(made.in_flight)) / static_cast<double>(pieces);
 }
 
 }  // namespace
@@ -179,25 +167,6 @@ void check_stage_budgets(const std::string& rule,
   for (const std::string& schedule : open_schedules(options))
     if (may_be_known && budgets > 0 && takes(schedule, {budgets, ranks, ranks})) return;
   require_stage_budgets(rule, stage_counts(options, ranks));
-}
-
-std::string with_smaller_pieces(const FitNumbers& numbers,
-                                ParamValues params,
-                                std::string_view owner) {
-  const PipelineStrategyOptions options = pipeline_options(params, owner);
-  if (options.micro_batches == kMeasuredMicroBatches) return "";  // chosen as there is room
-  const int64_t batch = numbers.batch_per_rank, ranks = numbers.ranks_per_replica;
-  int64_t pieces = pieces_of_batch(batch, options.micro_batches);
-  const double kept = share_in_flight(options, ranks, pieces);
-  while (pieces_of_batch(batch, 2 * pieces) > pieces) {
-    pieces = pieces_of_batch(batch, 2 * pieces);
-    if (share_in_flight(options, ranks, pieces) >= kept) continue;
-    params["micro_batches"] = std::to_string(pieces);
-    std::vector<std::string> said;
-    for (const auto& [name, value] : params) said.push_back(concat(name, '=', value));
-    return concat(numbers.strategy_name, ':', join(said, ","));
-  }
-  return "";
 }
 
 std::chrono::milliseconds timeout_of(double seconds) {

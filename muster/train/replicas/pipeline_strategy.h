@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "muster/train/replicas/pipeline_cut.h"
 #include "muster/train/replicas/strategy.h"
@@ -54,6 +55,16 @@ int64_t ranks_of_pipeline(int64_t world_size,
 std::string with_smaller_pieces(const FitNumbers& numbers,
                                 ParamValues params,
                                 std::string_view owner);
+
+/// StrategyEntry::with_one_piece.
+std::string with_one_piece(const FitNumbers& numbers, ParamValues params, std::string_view owner);
+
+/// StrategyEntry::with_named_cut.
+std::string with_named_cut(const FitNumbers& numbers,
+                           ParamValues params,
+                           const std::vector<UnitNeeds>& units,
+                           double room,
+                           std::string_view owner);
 
 /// Throws a usage error where `rule`, of --activation-checkpointing, has budgets of stages, and no pipeline
 /// of these options has so many, also of a run that goes on with a cut that it was told before.

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/ops/ones.h>
 #include <c10/core/GradMode.h>
 
 #include "muster/base/error.h"
@@ -51,6 +52,17 @@ void Strategy::load_optimizer_state(const tensor::NamedTensorList& state) {
 void Strategy::load_weights(const std::vector<tensor::LoadedTensor>& tensors) {
   const c10::NoGradGuard no_grad;
   for (const auto& [name, own, saved] : tensors) own.copy_(saved);
+}
+
+double state_bytes_per_byte(const FitPlan& plan) {
+  const at::Tensor parameter = at::ones({2}).requires_grad_();
+  const auto optimizer = make_optimizer(plan, {}, {{"parameter", parameter}});
+  parameter.mutable_grad() = at::ones({2});
+  optimizer->step();
+  double bytes = 0;
+  for (const auto& [name, tensor] : optimizer->state())
+    if (tensor.dim() > 0) bytes += static_cast<double>(tensor.nbytes());
+  return bytes / static_cast<double>(parameter.nbytes());
 }
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const StrategyRequest& request) {

@@ -22,6 +22,7 @@
 #include "muster/tensor/named_tensors.h"
 #include "muster/train/plan/fit_plan.h"
 #include "muster/train/replicas/parameter_rules.h"
+#include "muster/train/replicas/unit_needs.h"
 #include "muster/train/task/task.h"
 
 namespace muster::train {
@@ -45,6 +46,8 @@ struct StrategyRequest {
   double batch_bytes = 0;
   Json record = {};  ///< Strategy::record() of the run, or the probe, that goes on; else null
   std::function<void(const std::string& line)> note = {};  ///< shows it to the user, on rank 0
+  /// Hears that the module is measured from now on, and no more. Not where an error ends it.
+  std::function<void(bool on)> measures = {};
 };
 
 /// A batch that may be cut by rows.
@@ -189,6 +192,9 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const FitPlan& plan,
                                                  const ParameterRules& rules,
                                                  tensor::NamedTensorList parameters);
 
+/// Bytes of optimizer state for each byte of a parameter, as a step on a small one leaves them.
+double state_bytes_per_byte(const FitPlan& plan);
+
 /// Where the ranks of a run come from.
 enum class RankSource {
   kNone,       ///< there is one rank
@@ -233,8 +239,19 @@ struct StrategyEntry {
   /// fewer samples between forward and backward: for a hint. Empty: there is no such thing. Null likewise.
   std::string (*with_smaller_pieces)(const FitNumbers& numbers,
                                      const ParamValues& params) = nullptr;
+  /// Likewise, to have it in one piece. Empty: it is, or there is no such thing.
+  std::string (*with_one_piece)(const FitNumbers& numbers, const ParamValues& params) = nullptr;
+  /// Likewise, to have a model of these units cut without measuring it, so that each rank's share of them,
+  /// in one piece if need be, is within `room` bytes.
+  std::string (*with_named_cut)(const FitNumbers& numbers,
+                                const ParamValues& params,
+                                const std::vector<UnitNeeds>& units,
+                                double room) = nullptr;
   /// A rank holds a part of the weights, the gradients or the optimizer's state, not all of them.
   bool divides_model = false;
+  /// Gradients have places of their own on a rank, in steps that are not made again: one that is made
+  /// lies beside the place that it goes to.
+  bool fills_buckets = false;
   /// What record() of a run tells people, for --explain; null: nothing.
   std::vector<std::string> (*lines_of_record)(const Json& record) = nullptr;
   /// What others call it, for the hint of an error; empty: as we do.

@@ -19,6 +19,7 @@ extern constinit const StrategyEntry ddp_entry{
           return detail::make_ddp(std::move(request), params, "strategy ddp");
         },
     .takes_comm_hook = true,
-    .splits_steps = true};
+    .splits_steps = true,
+    .fills_buckets = true};
 
 }  // namespace muster::train

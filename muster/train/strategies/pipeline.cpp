@@ -79,6 +79,15 @@ extern constinit const StrategyEntry pipeline_entry{
         [](const FitNumbers& numbers, const ParamValues& params) {
           return detail::with_smaller_pieces(numbers, params, kPipeline);
         },
+    .with_one_piece =
+        [](const FitNumbers& numbers, const ParamValues& params) {
+          return detail::with_one_piece(numbers, params, kPipeline);
+        },
+    .with_named_cut =
+        [](const FitNumbers& numbers,
+           const ParamValues& params,
+           const std::vector<UnitNeeds>& units,
+           double room) { return detail::with_named_cut(numbers, params, units, room, kPipeline); },
     .divides_model = true,
     .lines_of_record = &detail::lines_of_record};
 

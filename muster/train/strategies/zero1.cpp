@@ -17,6 +17,7 @@ extern constinit const StrategyEntry zero1_entry{
           return detail::make_zero(1, std::move(request), params, "strategy zero1");
         },
     .splits_steps = true,
-    .divides_model = true};
+    .divides_model = true,
+    .fills_buckets = true};
 
 }  // namespace muster::train

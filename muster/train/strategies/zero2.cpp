@@ -17,6 +17,7 @@ extern constinit const StrategyEntry zero2_entry{
           return detail::make_zero(2, std::move(request), params, "strategy zero2");
         },
     .splits_steps = true,
-    .divides_model = true};
+    .divides_model = true,
+    .fills_buckets = true};
 
 }  // namespace muster::train

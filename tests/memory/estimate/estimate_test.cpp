@@ -96,6 +96,10 @@ TEST(Estimate, TellsOwnersOfAModelWithAdamApart) {
   EXPECT_GT(found.storages, 20);
   EXPECT_THAT(text_of(found), HasSubstr("MiB (parameters "));
   EXPECT_THAT(text_of(found), HasSubstr("estimated on meta; within "));
+  PeakEstimate sized{.peak = 10 << 20};
+  EXPECT_THAT(text_of(sized), HasSubstr("; within 10 %"));
+  sized.peak = 20 << 10;
+  EXPECT_THAT(text_of(sized), HasSubstr("; within 0.25 MiB")) << "1250 % of it";
 }
 
 TEST(Estimate, NamesTheOperatorThatNeedsElements) {

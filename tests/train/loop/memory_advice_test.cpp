@@ -12,8 +12,10 @@ namespace {
 
 using In = MemoryFailure::In;
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 struct AdvisedRun {
   std::string strategy = "single";
@@ -127,6 +129,128 @@ TEST(MemoryAdvice, NamesNothingThatTheRunDoesAlready) {
               Not(HasSubstr("--activation-checkpointing")));
   EXPECT_THAT(memory_advice(advised_plan({}), {.in = In::kSmallest, .has_units = false}),
               Not(HasSubstr("--activation-checkpointing")));
+}
+
+/// Of a stage of two layers of 64 KiB and 2 KiB with their biases, in a device of 200 kB: what the rank
+/// held when a second gradient of the larger was asked for.
+MemoryNeeds two_gradients() {
+  return {.room = 200'000,
+          .missing = 4'000,
+          .weights = 68'608,
+          .gradients = 68'608,
+          .largest_gradient = 65'536,
+          .of_batch = 1'200};
+}
+
+// Weights and gradients are 137 kB and fit; with a second gradient of 65 kB they do not, of whatever batch.
+TEST(MemoryAdvice, OfASecondGradientIsFewerPiecesAndNothingThatMakesThemSmaller) {
+  AdvisedRun run{.strategy = "pipeline:split=0/1",
+                 .ranks = 2,
+                 .optimizer = "sgd:momentum=0",
+                 .batch_per_rank = 16};
+  const auto of = [&](In in) {
+    return advice(run, {.in = in, .row = 3, .bytes = two_gradients()});
+  };
+  const auto useless = Not(AnyOf(HasSubstr("more micro-batches"),
+                                 HasSubstr("--on-oom"),
+                                 HasSubstr("--activation-checkpointing"),
+                                 HasSubstr("--precision")));
+  EXPECT_THAT(of(In::kStep),
+              AllOf(StartsWith("it is a second gradient of a weight"),
+                    HasSubstr("take one micro-batch (--strategy "
+                              "pipeline:micro_batches=1,split=0/1), with a smaller --batch-size if "
+                              "need be, a smaller model, more stages on more devices, or a device"),
+                    useless));
+  run.on_oom = "split";
+  EXPECT_THAT(of(In::kSmallest), AllOf(HasSubstr("take one micro-batch (--strategy "), useless));
+  run = {.optimizer = "sgd:momentum=0", .on_oom = "split", .batch_per_rank = 16};
+  EXPECT_THAT(of(In::kSmallest),
+              HasSubstr("take a --batch-size that fits without being split, a smaller model, "));
+  run.on_oom = "fail";
+  EXPECT_THAT(of(In::kStep), Not(HasSubstr("second gradient"))) << "of one piece there is none";
+  EXPECT_THAT(of(In::kStep), Not(HasSubstr("--accumulate-grad-batches")));
+  EXPECT_THAT(of(In::kStep), Not(HasSubstr("--on-oom"))) << "whose parts would have one";
+  FitPlan accumulates = advised_plan(run);
+  accumulates.options.accumulate_grad_batches = 2;
+  EXPECT_THAT(memory_advice(accumulates, {.in = In::kStep, .bytes = two_gradients()}),
+              AllOf(HasSubstr("take no --accumulate-grad-batches"), useless));
+}
+
+TEST(MemoryAdvice, OfASampleAtATimeIsNoSmallerBatch) {
+  const MemoryNeeds roomy{.room = 200'000, .missing = 100, .of_batch = 50'000};
+  for (const std::string strategy : {"single", "ddp", "fsdp", "pipeline"}) {
+    const AdvisedRun run{.strategy = strategy, .ranks = 2, .batch_per_rank = 1};
+    const std::string said = advice(run, {.in = In::kStep, .row = 3, .bytes = roomy});
+    EXPECT_THAT(said,
+                AllOf(Not(HasSubstr("--batch-size")),
+                      Not(HasSubstr("--on-oom")),
+                      Not(HasSubstr("micro-batches"))))
+        << strategy;
+    EXPECT_THAT(said, HasSubstr("--activation-checkpointing blocks")) << strategy;
+  }
+  EXPECT_THAT(advice({.batch_per_rank = 2}, {.in = In::kStep, .sees_batches = true}),
+              Not(HasSubstr("--batch-size")))
+      << "a batch normalisation trains on two at least";
+}
+
+// A device without room for the weights: zero2 brings all of them there, as single does.
+TEST(MemoryAdvice, OfWeightsIsAStrategyThatNeverHasAllOfThem) {
+  const auto of = [](const AdvisedRun& run, std::optional<int64_t> row) {
+    return advice(run, {.in = In::kWeights, .row = row});
+  };
+  for (const AdvisedRun& run : {AdvisedRun{}, AdvisedRun{.strategy = "zero2", .ranks = 2}}) {
+    EXPECT_EQ(of(run, 3),
+              "no batch size helps; take a smaller model, --strategy fsdp or pipeline on several "
+              "devices, or a device with more memory");
+    EXPECT_THAT(of(run, std::nullopt), HasSubstr("--strategy fsdp on several"));
+  }
+  EXPECT_THAT(of({.on_oom = "split"}, 3), HasSubstr("fsdp (without --on-oom) or pipeline on"));
+  EXPECT_THAT(of({.strategy = "fsdp", .ranks = 2}, 3),
+              HasSubstr("smaller model, more devices, or"));
+}
+
+TEST(MemoryAdvice, OfWaysThatFreeTooLittleNamesNone) {
+  const auto of = [](const MemoryNeeds& bytes) {
+    return advice({.optimizer = "sgd:momentum=0"}, {.in = In::kStep, .row = 4, .bytes = bytes});
+  };
+  // Half of the activations are less than 16-bit copies of the weights.
+  EXPECT_THAT(of({.room = 1e6, .missing = 1, .weights = 3e5, .gradients = 3e5, .of_batch = 2e5}),
+              AllOf(HasSubstr("--activation-checkpointing"), Not(HasSubstr("--precision"))));
+  // Three of four units' are not what was missing.
+  EXPECT_THAT(of({.room = 1e6, .missing = 9e4, .of_batch = 1e5}),
+              AllOf(HasSubstr("a smaller --batch-size"),
+                    Not(HasSubstr("--activation-checkpointing")),
+                    Not(HasSubstr("--precision"))));
+  EXPECT_THAT(of({.room = 1e6, .missing = 2e5, .weights = 6e5, .gradients = 6e5, .of_batch = 1e5}),
+              StartsWith("no batch size helps; take a smaller model, "));
+}
+
+TEST(MemoryAdvice, OfAStepWhoseStateWillNotFitIsLessState) {
+  const MemoryNeeds bytes{
+      .room = 3e5, .missing = 1e4, .weights = 1e5, .gradients = 1e5, .state = 2e5, .of_batch = 9e4};
+  EXPECT_THAT(advice({}, {.in = In::kStep, .row = 3, .bytes = bytes}),
+              StartsWith("no batch size helps; take an optimizer with less state (--optimizer "
+                         "sgd:momentum=0 has none), a smaller model, "));
+}
+
+// Of a 64 KiB layer between two small ones: measured it has two gradients.
+TEST(MemoryAdvice, OfACutThatIsMeasuredIsOneThatIsNamed) {
+  const std::vector<UnitNeeds> units{{66'560, 0, 32'768}, {132'096, 0, 65'536}, {5'120, 0, 2'048}};
+  const auto of = [&](const std::string& strategy, double room, int64_t batch) {
+    return advice({.strategy = strategy, .ranks = 2, .batch_per_rank = batch},
+                  {.in = In::kCut, .row = 3, .bytes = MemoryNeeds{.room = room}, .units = units});
+  };
+  EXPECT_EQ(of("pipeline", 210'000, 16),
+            "it is a unit that is measured to find out where to cut: take a cut that is named "
+            "(--strategy pipeline:split=0/1), with a smaller --batch-size if need be, a smaller "
+            "model, or a device with more memory");
+  for (const std::string open : {"pipeline", "pipeline:schedule=auto,micro_batches=0"})
+    EXPECT_THAT(of(open, 190'000, 16),  // one gradient of each weight fits
+                AllOf(HasSubstr("named (--strategy pipeline:micro_batches=1,split=0/1), with a "),
+                      HasSubstr("if need be, a smaller model, or")));
+  EXPECT_THAT(of("pipeline", 100'000, 16),
+              StartsWith("it is a unit that is measured to find out where to cut: take a smaller "
+                         "model or a device with more memory"));
 }
 
 }  // namespace
