@@ -30,6 +30,7 @@ constexpr int64_t kMostForEachRank = 8;
 double state_bytes_per_byte(const FitPlan& plan) {
   const at::Tensor parameter = at::ones({2}).requires_grad_();
   const auto optimizer = make_optimizer(plan, {}, {{"parameter", parameter}});
+  set_most_momentum(plan, *optimizer);
   parameter.mutable_grad() = at::ones({2});
   optimizer->step();
   double bytes = 0;

@@ -77,4 +77,8 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const FitPlan& plan,
   return optim::make_grouped(entry, std::move(groups), plan.lr, plan.optimizer_params);
 }
 
+void set_most_momentum(const FitPlan& plan, optim::Optimizer& optimizer) {
+  if (plan.most_momentum > 0 && optimizer.momentum()) optimizer.set_momentum(plan.most_momentum);
+}
+
 }  // namespace muster::train
