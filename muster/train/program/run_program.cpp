@@ -353,7 +353,9 @@ void print_plan(const FitPlan& plan, bool json, std::ostream& out) {
 Json json_of(const ProgramEnd& end) {
   const FitResult& result = end.result;
   Json object = Json::object();
-  for (const auto& [name, value] : result.test.metrics) object[concat("test_", name)] = value;
+  for (const bool is_loss : {false, true})
+    for (const auto& [name, value] : result.test.metrics)
+      if ((name == "loss") == is_loss) object[concat("test_", name)] = value;
   object["steps"] = result.steps;
   object["seconds"] = result.seconds;
   if (end.is_kept) {

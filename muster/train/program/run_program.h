@@ -93,7 +93,7 @@ std::string end_text(const ProgramEnd& end, const std::string& command);
 void print_plan(const FitPlan& plan, bool json, std::ostream& out);
 
 /// What --json prints of a run that was not interrupted, as one object: all numbers of its test
-/// ("test_accuracy", and whatever other metrics its task has), its steps, and where it is.
+/// ("test_accuracy", whatever other metrics its task has, "test_loss"), its steps, and where it is.
 Json json_of(const ProgramEnd& end);
 
 }  // namespace muster::train
