@@ -54,10 +54,11 @@ void check_column_names(const Table& table, const LabelledRows& rows, const std:
 std::string fault_of_row(const TableRow& row,
                          size_t target,
                          bool is_measured,
+                         const std::vector<std::string>& learned_classes,
                          const std::vector<std::pair<size_t, std::string>>& categorical) {
   std::string fault;
   if (!is_measured) {
-    if (row.fields[target].empty()) return "it has no class";
+    if (says_no_class(row.fields[target], learned_classes)) return std::string(kNoClass);
     fault = class_fault(row.fields[target]);
   }
   for (const auto& [column, name] : categorical) {
@@ -125,7 +126,7 @@ void keep_measured_rows(Table& table, const CsvDataOptions& options) {
 
 LabelledRows read_labelled_rows(const CsvDataOptions& options,
                                 const std::filesystem::path& path,
-                                std::span<const Feature> learned) {
+                                const LearnedRows& learned) {
   if (options.target.empty()) {
     throw usage_error({.refused = concat(kCsvDataOwner, " parameter \"target\""),
                        .rule = options.is_measured() ? "it is said which column is predicted"
@@ -139,7 +140,7 @@ LabelledRows read_labelled_rows(const CsvDataOptions& options,
                               .drop = columns_in(options.drop),
                               .categorical = columns_in(options.categorical)});
   check_column_names(table, out, options.target);
-  move_bad_cells(table, out.features, learned);
+  move_bad_cells(table, out.features, learned.features);
   const bool is_measured = options.is_measured();
   if (is_measured) keep_measured_rows(table, options);
   std::vector<std::pair<size_t, std::string>> categorical;
@@ -148,7 +149,7 @@ LabelledRows read_labelled_rows(const CsvDataOptions& options,
       categorical.emplace_back(column_named(table, feature.column, "a feature"), feature.column);
   const size_t target = column_named(table, options.target, "parameter \"target\"");
   std::erase_if(table.rows, [&](const TableRow& row) {
-    std::string why = fault_of_row(row, target, is_measured, categorical);
+    std::string why = fault_of_row(row, target, is_measured, learned.classes, categorical);
     const bool is_bad = !why.empty();
     if (is_bad) add_bad_row(table, row.line, std::move(why));
     if (!is_bad) out.targets.push_back(row.fields[target]);

@@ -3,13 +3,13 @@
 
 #include <filesystem>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "muster/base/params.h"
 #include "muster/formats/features.h"
+#include "muster/formats/learned_rows.h"
 #include "muster/formats/table.h"
 
 namespace muster::formats {
@@ -66,17 +66,18 @@ Table read_csv(const CsvDataOptions& options, const std::filesystem::path& path)
 struct LabelledRows {
   Table table;                       ///< the others are in table.bad, in the order of the file
   std::vector<Feature> features;     ///< nothing is learned yet
-  std::vector<std::string> targets;  ///< of table.rows, none of them empty
+  std::vector<std::string> targets;  ///< of table.rows, none of them blank that was not learned so
 };
 
 /// A measured target, as a feature: its mean and deviation.
 Feature measured_target(const CsvDataOptions& options);
 
-/// `learned` as in move_bad_cells(). Throws as read_table() and features_of(), and a usage error
+/// `learned`: by a run that goes on, whose blank classes and categories stay; see says_no_class() and
+/// move_bad_cells(). Throws as read_table() and features_of(), and a usage error
 /// where options.target is empty or no column, or no row has a number in a measured one.
 LabelledRows read_labelled_rows(const CsvDataOptions& options,
                                 const std::filesystem::path& path,
-                                std::span<const Feature> learned = {});
+                                const LearnedRows& learned = {});
 
 /// Throws a usage error where the target's values, of which `classes` are the different ones, are measured or
 /// counted, and no classes: fractions, or nearly as many as there are rows.

@@ -129,6 +129,10 @@ void refuse_bad_row(const BadRow& row) {
                            .hint = "mend or remove it, or go on without such rows: bad_rows=skip"});
 }
 
+bool says_no_class(std::string_view cell, std::span<const std::string> learned) {
+  return trim(cell).empty() && std::ranges::find(learned, cell) == learned.end();
+}
+
 void apply_bad_rows(std::span<const BadRow> bad,
                     size_t kept,
                     const std::string& bad_rows,

@@ -73,6 +73,13 @@ struct RowWords {
   std::string hint = {};  ///< where none can be read
 };
 
+/// What is wrong with a row that says no class.
+inline constexpr std::string_view kNoClass = "it has no class";
+
+/// Of a cell that is empty or blank. Where that is a class among those that a run has `learned`, as
+/// once it was, it stays one.
+bool says_no_class(std::string_view cell, std::span<const std::string> learned);
+
 /// Throws for the first of `bad` where bad_rows=raise, and an environment error where nothing is `kept`
 /// besides them.
 void apply_bad_rows(std::span<const BadRow> bad,

@@ -30,8 +30,8 @@ void Optimizer::set_momentum(double momentum) {
                      .rule = "this optimizer has neither momentum nor beta1 to set"});
 }
 
-bool keeps_state(const OptimizerEntry& entry, const ParamValues& params) {
-  return entry.keeps_state == nullptr || entry.keeps_state(params);
+bool keeps_state(const OptimizerEntry& entry, const ParamValues& params, double most_momentum) {
+  return entry.keeps_state == nullptr || entry.keeps_state(params, most_momentum);
 }
 
 }  // namespace muster::optim

@@ -72,14 +72,16 @@ struct OptimizerEntry {
   /// Each element's update depends on that element's gradient and state alone, so that parameters
   /// may be updated in pieces (zero1, zero2).
   bool elementwise = true;
-  /// Whether it keeps tensors of its own for each parameter, with these values; null: with any.
-  bool (*keeps_state)(const ParamValues& params) = nullptr;
-  /// Values with which it keeps none, as they are typed, for a hint; empty: there are none.
+  /// Whether it keeps tensors of its own for each parameter, with these values, where a schedule sets
+  /// momentums up to the second number (see most_momentum()); null: with any.
+  bool (*keeps_state)(const ParamValues& params, double most_momentum) = nullptr;
+  /// Values with which it keeps none, if no schedule sets a momentum, as they are typed, for a hint;
+  /// empty: there are none.
   std::string_view without_state = {};
 };
 
 /// OptimizerEntry::keeps_state. Throws a usage error as make().
-bool keeps_state(const OptimizerEntry& entry, const ParamValues& params);
+bool keeps_state(const OptimizerEntry& entry, const ParamValues& params, double most_momentum = 0);
 
 /// All optimizers (generated; see Note [Generated tables]).
 EntryTable<OptimizerEntry> optimizers();

@@ -77,6 +77,10 @@ void apply(const ScheduleValue& value, Optimizer& optimizer) {
   if (value.momentum) optimizer.set_momentum(*value.momentum);
 }
 
+double most_momentum(const ScheduleEntry& entry, const ParamValues& params) {
+  return entry.most_momentum == nullptr ? 0 : entry.most_momentum(params);
+}
+
 std::unique_ptr<Schedule> make_schedule(const std::string& spec, const ScheduleContext& context) {
   const auto [name, params] = parse_spec(spec);
   return schedules().at(name).make(context, params);

@@ -117,7 +117,15 @@ struct ScheduleEntry {
   std::span<const Param> params;
   std::unique_ptr<Schedule> (*make)(const ScheduleContext& context, const ParamValues& params);
   bool needs_metric = false;  ///< its schedules' metric() is not empty
+  /// The greatest momentum that its schedules set, with these values; null: they set none.
+  double (*most_momentum)(const ParamValues& params) = nullptr;
+  /// A value with which they set none, as it is typed, for a hint: "cycle_momentum=false".
+  std::string_view without_momentum = {};
 };
+
+/// ScheduleEntry::most_momentum; 0 where none is set, or none above 0: an optimizer that keeps no
+/// state without momentum keeps none then. Throws a usage error as make().
+double most_momentum(const ScheduleEntry& entry, const ParamValues& params);
 
 /// All schedules (generated; see Note [Generated tables]).
 EntryTable<ScheduleEntry> schedules();

@@ -124,15 +124,18 @@ TEST(Optimizers, GoOnBitForBitFromTheirSavedState) {
 // What a hint about memory goes by.
 TEST(Optimizers, KeepStateJustWhereTheirEntriesSaySo) {
   for (const optim::OptimizerEntry* entry : optim::optimizers()) {
-    const auto expect_as_said = [&](const ParamValues& params, bool keeps) {
-      EXPECT_EQ(optim::keeps_state(*entry, params), keeps) << entry->name;
+    const auto expect_as_said = [&](const ParamValues& params, bool keeps, double momentum = 0) {
+      EXPECT_EQ(optim::keeps_state(*entry, params, momentum), keeps) << entry->name;
       Setting setting(std::string(entry->name), 0.05, params, torch::kFloat);
+      if (momentum > 0 && setting.optimizer->momentum()) setting.optimizer->set_momentum(momentum);
       setting.step(0);
       EXPECT_EQ(!setting.optimizer->state().empty(), keeps) << entry->name;
     };
     expect_as_said({}, true);
-    if (!entry->without_state.empty())
-      expect_as_said(parse_spec(concat(entry->name, ':', entry->without_state)).params, false);
+    if (entry->without_state.empty()) continue;
+    const ParamValues without = parse_spec(concat(entry->name, ':', entry->without_state)).params;
+    expect_as_said(without, false);
+    expect_as_said(without, true, 0.9);  // as a schedule sets it
   }
 }
 

@@ -195,6 +195,27 @@ TEST(Schedules, SetWhatTheOptimizerMovesWith) {
   EXPECT_DOUBLE_EQ(*optimizer->momentum(), 0.95);
 }
 
+// What estimates of an optimizer's state go by.
+TEST(Schedules, SetNoGreaterMomentumThanTheirEntriesSay) {
+  const auto expect_as_said = [](const optim::ScheduleEntry& entry, const std::string& spec) {
+    double most = 0;
+    const auto schedule = make_schedule(spec, kRun);
+    for (int64_t t = 0; t < kSteps; ++t)
+      most = std::max(most, schedule->at({.step = t, .epoch = t}).momentum.value_or(0));
+    EXPECT_NEAR(optim::most_momentum(entry, parse_spec(spec).params), most, 1e-3) << spec;
+    return most;
+  };
+  for (const optim::ScheduleEntry* entry : optim::schedules()) {
+    expect_as_said(*entry, least_spec(*entry));
+    if (!entry->without_momentum.empty()) {
+      EXPECT_EQ(expect_as_said(*entry, concat(entry->name, ':', entry->without_momentum)), 0);
+    }
+  }
+  const optim::ScheduleEntry& cycle = optim::schedules().at("one_cycle");
+  EXPECT_GT(expect_as_said(cycle, "one_cycle:base_momentum=0.6,max_momentum=0"), 0.5);
+  expect_as_said(cycle, "one_cycle:base_momentum=0,max_momentum=0");
+}
+
 TEST(Schedules, RefuseWhatMakesNoSense) {
   const auto error_of = [](const std::string& spec) {
     try {

@@ -41,19 +41,7 @@ int report_result(const train::ProgramEnd& end, bool json, program::Console& con
   }
   const train::Metrics& test = result.test.metrics;  // empty without a test
   if (json) {
-    Json object = Json::object();
-    for (const char* name : {"accuracy", "rmse", "mae", "r2", "loss"})
-      if (const double* value = test.find(name)) object[concat("test_", name)] = *value;
-    object["steps"] = result.steps;
-    object["seconds"] = result.seconds;
-    if (end.is_kept) {
-      object["output"] = end.output.string();
-      // What the numbers are of; without a test the newest.
-      object["checkpoint"] = (result.tested.empty() ? result.checkpoint : result.tested).string();
-    }
-    if (result.skipped_steps) object["skipped_steps"] = *result.skipped_steps;
-    if (result.memory) object["out_of_memory"] = train::json_of(*result.memory);
-    console.out() << json_text(object) << '\n' << std::flush;
+    console.out() << json_text(train::json_of(end)) << '\n' << std::flush;
   } else {
     console.note(train::end_text(end, "muster train"));
     const double* rmse = test.find("rmse");
@@ -145,7 +133,7 @@ class Classifying final : public train::Program {
     return train::classifier_maker(plan_, is_resumed);
   }
   void folder_ready(const fs::path& output, bool is_resumed) override {
-    train::keep_config(output / "config.toml",
+    train::keep_config(output,
                        is_resumed,
                        program::said_words(app_, train::kOfOneStart),
                        plan_.options,

@@ -296,7 +296,7 @@ TrainingTable learn_from(const CsvDataOptions& options,
                          const std::filesystem::path& path,
                          bool holds_out,
                          const LearnedRows& known) {
-  formats::LabelledRows rows = formats::read_labelled_rows(options, path, known.features);
+  formats::LabelledRows rows = formats::read_labelled_rows(options, path, known);
   TrainingTable out{.table = std::move(rows.table)};
   Table& table = out.table;
   out.learned.target = options.target;

@@ -182,8 +182,11 @@ std::shared_ptr<const Dataset> open_other_texts(const DatasetRequest& request,
                                                 TextDataOptions& options) {
   const LearnedTexts learned = learned_before(request, options);
   const auto [train, test] = text::find_text_splits(options.path, options.test);
-  LabelledTexts texts = text::read_texts(
-      options, request.split == Split::kTest ? test : train, request.needs_targets);
+  LabelledTexts texts = text::read_texts(options,
+                                         request.split == Split::kTest ? test : train,
+                                         request.needs_targets,
+                                         /*all=*/false,
+                                         learned.classes);
   std::vector<int64_t> targets = number_targets(texts, learned.classes, options);
   return encoded(std::move(texts), std::move(targets), learned);
 }
@@ -198,15 +201,17 @@ std::shared_ptr<const Dataset> open_text(const DatasetRequest& request) {
 
   LabelledTexts texts;
   std::vector<std::string> classes;
+  if (learned) classes = learned->classes;
   if (!learned || !is_whole || !wants_test) {
-    texts = text::read_texts(options, train, /*needs_target=*/true);
-    classes = learned ? learned->classes : text::classes_of(texts.targets);
+    texts = text::read_texts(options, train, /*needs_target=*/true, /*all=*/false, classes);
+    if (!learned) classes = text::classes_of(texts.targets);
   }
   std::vector<int64_t> targets = number_targets(texts, classes, options);
   if (is_whole) {
     if (!learned) learned = learn_texts(texts, classes, all_rows(texts.texts.size()), options);
     if (wants_test) {
-      texts = text::read_texts(options, test, /*needs_target=*/true);
+      texts =
+          text::read_texts(options, test, /*needs_target=*/true, /*all=*/false, learned->classes);
       targets = number_targets(texts, learned->classes, options);
     }
     return encoded(std::move(texts), std::move(targets), *learned);

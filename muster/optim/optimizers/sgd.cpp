@@ -112,8 +112,9 @@ extern constinit const OptimizerEntry sgd_entry{
     .params = kSgdParams,
     .make = &make_sgd,
     .keeps_state =
-        [](const ParamValues& params) {
-          return resolve_params<SgdOptions>(kSgdParams, params, "optimizer sgd").momentum != 0;
+        [](const ParamValues& params, double most_momentum) {
+          const auto options = resolve_params<SgdOptions>(kSgdParams, params, "optimizer sgd");
+          return options.momentum != 0 || most_momentum > 0;
         },
     .without_state = "momentum=0"};
 

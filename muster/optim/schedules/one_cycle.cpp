@@ -135,9 +135,20 @@ std::unique_ptr<Schedule> make_one_cycle(const ScheduleContext& context,
   return std::make_unique<OneCycle>(context, options);
 }
 
+double most_one_cycle_momentum(const ParamValues& params) {
+  const auto options =
+      resolve_params<OneCycleOptions>(kOneCycleParams, params, "lr schedule one_cycle");
+  return options.cycle_momentum ? std::max(options.base_momentum, options.max_momentum) : 0;
+}
+
 }  // namespace
 
 extern constinit const ScheduleEntry one_cycle_entry{
-    "one_cycle", "up to max_lr, then down to almost nothing", kOneCycleParams, &make_one_cycle};
+    .name = "one_cycle",
+    .help = "up to max_lr, then down to almost nothing",
+    .params = kOneCycleParams,
+    .make = &make_one_cycle,
+    .most_momentum = &most_one_cycle_momentum,
+    .without_momentum = "cycle_momentum=false"};
 
 }  // namespace muster::optim

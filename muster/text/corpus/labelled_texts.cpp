@@ -54,13 +54,16 @@ size_t text_column(const formats::Table& table,
   throw no_column(table, "texts", "name it: text=COLUMN");
 }
 
-void add_row(LabelledTexts& out, std::string place, std::string& text, std::string* target) {
+/// `has_class`: the target, where there is one, says a class.
+void add_row(LabelledTexts& out,
+             std::string place,
+             std::string& text,
+             std::string* target,
+             bool has_class = true) {
   std::string why = formats::utf8_fault(text);
   if (!why.empty()) why = concat("the text is ", why);
-  if (why.empty() && target != nullptr) {
-    why = formats::class_fault(*target);
-    if (target->empty()) why = "it has no class";
-  }
+  if (why.empty() && target != nullptr)
+    why = has_class ? formats::class_fault(*target) : std::string(formats::kNoClass);
   if (!why.empty()) {
     out.bad.push_back({std::move(place), std::move(why)});
     return;
@@ -95,11 +98,11 @@ LabelledTexts read_text_table(const fs::path& path,
   LabelledTexts out{.path = path, .columns = columns, .bad = std::move(table.bad)};
   out.columns.text = table.columns[text];
   out.columns.target = target ? table.columns[*target] : "";
-  for (formats::TableRow& row : table.rows)
-    add_row(out,
-            concat(table.name, ':', row.line),
-            row.fields[text],
-            target ? &row.fields[*target] : nullptr);
+  for (formats::TableRow& row : table.rows) {
+    std::string* const said = target ? &row.fields[*target] : nullptr;
+    const bool has_class = said != nullptr && !formats::says_no_class(*said, columns.learned);
+    add_row(out, concat(table.name, ':', row.line), row.fields[text], said, has_class);
+  }
   return out;
 }
 
@@ -182,6 +185,7 @@ std::map<std::string_view, int64_t> numbers_of(const std::vector<std::string>& c
 }
 
 std::string why_unknown(const std::string& name, const std::vector<std::string>& classes) {
+  if (formats::says_no_class(name, classes)) return std::string(formats::kNoClass);
   return concat("its class \"", name, "\" is none of the training split's: ", join(classes, ", "));
 }
 

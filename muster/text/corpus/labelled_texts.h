@@ -18,6 +18,8 @@ struct TextColumns {
   std::string target;  ///< empty: the first of "label", "target" and "class"
   /// False: a table without the target's column is read, too.
   bool needs_target = true;
+  /// Classes that a run has learned: see formats::says_no_class().
+  std::vector<std::string> learned = {};
 };
 
 struct LabelledTexts {

@@ -37,10 +37,14 @@ TextDataOptions text_data_options(const ParamValues& params,
 LabelledTexts read_texts(const TextDataOptions& options,
                          const std::filesystem::path& path,
                          bool needs_target,
-                         bool all) {
+                         bool all,
+                         const std::vector<std::string>& learned) {
   LabelledTexts texts = read_labelled_texts(
       path,
-      {.text = options.text, .target = options.target, .needs_target = needs_target},
+      {.text = options.text,
+       .target = options.target,
+       .needs_target = needs_target,
+       .learned = learned},
       {.delimiter = options.delimiter, .header = options.header, .quotes = options.quotes});
   if (all) return texts;
   formats::apply_bad_rows(texts.bad,

@@ -60,10 +60,12 @@ inline constexpr std::string_view kTextDataOwner = "dataset text";
 TextDataOptions text_data_options(const ParamValues& params, const std::filesystem::path& data_dir);
 
 /// The samples of one of find_text_splits(). Bad rows are thrown, or passed over, as bad_rows has it;
-/// with `all` they stay. Throws as read_labelled_texts(), and an environment error where none is left.
+/// with `all` they stay. `learned`: TextColumns::learned. Throws as read_labelled_texts(), and an
+/// environment error where none is left.
 LabelledTexts read_texts(const TextDataOptions& options,
                          const std::filesystem::path& path,
                          bool needs_target,
-                         bool all = false);
+                         bool all = false,
+                         const std::vector<std::string>& learned = {});
 
 }  // namespace muster::text

@@ -2,6 +2,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/file.h"
+#include "muster/base/text.h"
 #include "muster/formats/checkpoint_index.h"
 #include "muster/train/checkpoints/checkpoint.h"
 
@@ -26,6 +27,15 @@ std::optional<Json> kept_plan(const fs::path& run) {
       if (step_named_by(run / "latest") == step) return std::nullopt;
     }
   }
+}
+
+void withdraw_config(const fs::path& run) {
+  if (!fs::exists(run / kConfigFile)) return;
+  std::error_code error;
+  fs::rename(run / kConfigFile, run / kConfigBefore, error);
+  if (!error) return;
+  throw environment_error(
+      {.refused = concat("cannot rename ", (run / kConfigFile).string()), .rule = error.message()});
 }
 
 void keep_plan(const fs::path& checkpoint, const Json& plan) {

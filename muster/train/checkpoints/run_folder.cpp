@@ -11,6 +11,7 @@
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
 #include "muster/train/checkpoints/folders.h"
+#include "muster/train/checkpoints/kept_plan.h"
 
 namespace muster::train {
 namespace fs = std::filesystem;
@@ -22,7 +23,8 @@ constexpr const char* kCheckpoints = "checkpoints";
 /// What a run's folder holds beside checkpoints: records that are replaced as a whole, never
 /// written in place once their process has ended.
 constexpr const char* kRecords[] = {"config.json",
-                                    "config.toml",
+                                    kConfigFile,
+                                    kConfigBefore,
                                     "metrics.csv",
                                     "metrics.jsonl",
                                     "lr_find.csv",
@@ -218,9 +220,11 @@ void RunFolder::take_over(const Checkpoint& from) const {
   if (!run) return;
   if (from.best_step >= 0 && from.best_step != from.position.step)
     take_checkpoint(checkpoint_folder(*run, from.best_step), from.best_step);
-  for (const char* name :
-       {"metrics.csv", "metrics.jsonl", "config.toml", "lr_find.csv", "lr_find.svg"})
+  for (const char* name : {"metrics.csv", "metrics.jsonl", "lr_find.csv", "lr_find.svg"})
     link_or_copy(*run / name, path_ / name);
+  withdraw_config(path_);  // of a start that went on from nothing
+  for (const char* name : {kConfigBefore, kConfigFile})
+    link_or_copy(*run / name, path_ / kConfigBefore);
 }
 
 /// Moves checkpoints, with all that the run has recorded, into a run folder of their own. `latest`
@@ -283,6 +287,8 @@ void RunFolder::finish_aside() const {
 
 void RunFolder::point_to(const Checkpoint* from) const {
   std::error_code none;
+  const auto latest = step_named_by(path_ / "latest");
+  if (!from || latest != from->position.step) withdraw_config(path_);
   if (!from) fs::remove(path_ / "latest", none);
   const bool has_best =
       from && from->best_step >= 0 && fs::exists(checkpoint_folder(path_, from->best_step));
@@ -291,7 +297,7 @@ void RunFolder::point_to(const Checkpoint* from) const {
   } else if (step_named_by(path_ / "best") != from->best_step) {
     name_step(path_ / "best", from->best_step);
   }
-  if (from && step_named_by(path_ / "latest") != from->position.step &&
+  if (from && latest != from->position.step &&
       fs::exists(checkpoint_folder(path_, from->position.step)))
     name_step(path_ / "latest", from->position.step);
 }

@@ -124,8 +124,8 @@ void Trainer::open_folder() {
   });
   if (plan_.options.max_time > 0) time_is_over_ = from_first_rank(group_, passes_time_limit());
   on_first_rank(group_, [&] {
+    if (callbacks_.folder_ready) callbacks_.folder_ready();  // first: Note [Config and plan]
     log_.open(resume_ != nullptr ? resume_->position.step : -1, *metrics_, earlier_end_rows());
-    if (callbacks_.folder_ready) callbacks_.folder_ready();
     writer_.emplace(output_, plan_.options.keep_checkpoints);
   });
 }

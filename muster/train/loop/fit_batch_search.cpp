@@ -273,7 +273,10 @@ ProbeSeen Trainer::probe(int64_t steps, bool keeps_batches) {
   guard_->fail_at_once();
   keeps_batches_ = keeps_batches;
   held_after_forward_ = 0;
-  for (const auto& part : parts_) part->strategy().take_most_memory();
+  for (const auto& part : parts_) {
+    part->strategy().take_most_memory();
+    set_most_momentum(plan_, part->strategy().optimizer());
+  }
   groups_->train_mode();
   for (int64_t made = 0; made < steps;) {
     batches_.begin(loader_->epoch(position_.epoch, 0));

@@ -6,6 +6,7 @@
 
 #include "muster/base/text.h"
 #include "muster/optim/optimizer.h"
+#include "muster/optim/schedule.h"
 #include "muster/train/loop/resolve.h"
 #include "muster/train/replicas/ddp_strategy.h"
 #include "muster/train/replicas/strategy.h"
@@ -161,14 +162,29 @@ bool may_recompute(const FitPlan& plan, const MemoryFailure& failure, const Boun
   return bounds.recomputation_frees(static_cast<double>(failure.row.value_or(0)));
 }
 
+/// The run's schedule, which sets no momentum.
+std::string schedule_without_momentum(const FitPlan& plan) {
+  ParamValues params = plan.schedule_params;
+  const optim::ScheduleEntry& entry = optim::schedules().at(plan.schedule_name);
+  for (const auto& [name, value] : parse_param_values(entry.without_momentum)) params[name] = value;
+  std::vector<std::string> words;
+  for (const auto& [name, value] : params) words.push_back(concat(name, '=', value));
+  return concat(entry.name, ':', join(words, ","));
+}
+
 /// Optimizers that keep less than the run's: those that keep nothing. Empty: it keeps nothing itself.
 std::string smaller_state(const FitPlan& plan) {
-  if (!optim::keeps_state(optim::optimizers().at(plan.optimizer_name), plan.optimizer_params))
+  if (!optim::keeps_state(
+          optim::optimizers().at(plan.optimizer_name), plan.optimizer_params, plan.most_momentum))
     return "";
   std::vector<std::string> without;
-  for (const optim::OptimizerEntry* entry : optim::optimizers())
-    if (!entry->without_state.empty())
-      without.push_back(concat(entry->name, ':', entry->without_state));
+  for (const optim::OptimizerEntry* entry : optim::optimizers()) {
+    if (entry->without_state.empty()) continue;
+    without.push_back(concat(entry->name, ':', entry->without_state));
+    const ParamValues params = parse_param_values(entry->without_state);
+    if (optim::keeps_state(*entry, params, plan.most_momentum))
+      without.back() += concat(" with --lr-schedule ", schedule_without_momentum(plan));
+  }
   return concat("an optimizer with less state (--optimizer ",
                 join(without, " or "),
                 without.size() > 1 ? " have none)" : " has none)");

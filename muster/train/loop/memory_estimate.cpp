@@ -132,6 +132,7 @@ class RunOnMeta {
     }
     part.optimizer =
         make_optimizer(plan_, groups_.rules_of(*from.module, from.name), std::move(parameters));
+    set_most_momentum(plan_, *part.optimizer);
     if (plan_.world_size == 1) return;
     for (const at::Tensor& parameter : part.trained)
       part.buckets.push_back(at::empty_like(parameter.detach()));

@@ -340,6 +340,8 @@ FitNumbers resolve_fit(FitOptions& options,
   resolve_strategy(options, numbers, around);
   take_spec(options.optimizer, numbers.optimizer_name, numbers.optimizer_params);
   take_spec(options.lr_schedule, numbers.schedule_name, numbers.schedule_params);
+  numbers.most_momentum =
+      optim::most_momentum(optim::schedules().at(numbers.schedule_name), numbers.schedule_params);
   const auto own_rate = numbers.schedule_params.find("max_lr");
   if (!options.lr.search.empty() && own_rate != numbers.schedule_params.end() &&
       to_double(own_rate->second).value_or(0) != 0) {

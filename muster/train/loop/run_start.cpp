@@ -84,6 +84,7 @@ void keep_told(const FitPlan& plan,
   const Json kept = with_options_of(from.plan, told);
   if (kept == from.plan) return;
   try {
+    withdraw_config(output);
     keep_plan(checkpoint_folder(output, from.position.step), kept);
   } catch (const Error& error) {
     const std::string why = error.what();

@@ -37,6 +37,7 @@ struct SplitFacts {
 struct FitNumbers {
   std::string strategy_name, optimizer_name, schedule_name;
   ParamValues strategy_params, optimizer_params, schedule_params;
+  double most_momentum = 0;  ///< that the schedule sets; see optim::most_momentum()
   PrecisionOptions precision;
   double lr = 0;
   int64_t world_size = 1;

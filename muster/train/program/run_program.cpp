@@ -350,8 +350,24 @@ void print_plan(const FitPlan& plan, bool json, std::ostream& out) {
   out << json_text(object) << '\n' << std::flush;
 }
 
-Json json_of(const MemoryFailures& memory) {
-  return {{"failures", memory.failures}, {"micro_batch", memory.micro_batch}};
+Json json_of(const ProgramEnd& end) {
+  const FitResult& result = end.result;
+  Json object = Json::object();
+  for (const bool is_loss : {false, true})
+    for (const auto& [name, value] : result.test.metrics)
+      if ((name == "loss") == is_loss) object[concat("test_", name)] = value;
+  object["steps"] = result.steps;
+  object["seconds"] = result.seconds;
+  if (end.is_kept) {
+    object["output"] = end.output.string();
+    // What the numbers are of; without a test the newest.
+    object["checkpoint"] = (result.tested.empty() ? result.checkpoint : result.tested).string();
+  }
+  if (result.skipped_steps) object["skipped_steps"] = *result.skipped_steps;
+  if (result.memory)
+    object["out_of_memory"] = {{"failures", result.memory->failures},
+                               {"micro_batch", result.memory->micro_batch}};
+  return object;
 }
 
 std::string end_text(const ProgramEnd& end, const std::string& command) {

@@ -92,7 +92,8 @@ std::string end_text(const ProgramEnd& end, const std::string& command);
 /// `title`, `machine_devices` and `remarks`.
 void print_plan(const FitPlan& plan, bool json, std::ostream& out);
 
-/// {"failures": 2, "micro_batch": 8}, for --json.
-Json json_of(const MemoryFailures& memory);
+/// What --json prints of a run that was not interrupted, as one object: all numbers of its test
+/// ("test_accuracy", whatever other metrics its task has, "test_loss"), its steps, and where it is.
+Json json_of(const ProgramEnd& end);
 
 }  // namespace muster::train

@@ -99,11 +99,11 @@ std::vector<std::string> TaskLine::said() const {
   return names;
 }
 
-void TaskLine::keep_config(const std::filesystem::path& file,
+void TaskLine::keep_config(const std::filesystem::path& run,
                            bool goes_on,
                            const std::function<void(const std::string&)>& note) const {
   const auto told = program::said_words(*app_, kOfOneStart);
-  train::keep_config(file, goes_on, told, options, given_, keys_, note);
+  train::keep_config(run, goes_on, told, options, given_, keys_, note);
 }
 
 Error TaskLine::placed(const Error& error) const {

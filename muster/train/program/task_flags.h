@@ -41,7 +41,7 @@ class TaskLine {
   /// Options that the line or the config file has, as in a plan: "batch_size".
   std::vector<std::string> said() const;
   /// Writes the config file that says them again; see train::keep_config. `options` are what holds.
-  void keep_config(const std::filesystem::path& file,
+  void keep_config(const std::filesystem::path& run,
                    bool goes_on,
                    const std::function<void(const std::string&)>& note) const;
   /// With the place in the config file, where that has said what is refused.

@@ -49,7 +49,7 @@ class OfTask final : public Program {
     take_own_values(record.value(kOwnFlags, Json::object()), line_.said(), own_);
   }
   void folder_ready(const std::filesystem::path& output, bool is_resumed) override {
-    line_.keep_config(output / "config.toml", is_resumed, note_);
+    line_.keep_config(output, is_resumed, note_);
   }
   FitPlan plan(const Surroundings& around, bool is_resumed) override {
     parts_ = make_();
@@ -116,23 +116,6 @@ class OfTask final : public Program {
   TaskParts parts_;
 };
 
-/// One JSON object, as `muster train --json` prints it.
-Json result_of(const ProgramEnd& end) {
-  Json object = Json::object();
-  for (const auto& [name, value] : end.result.test.metrics) object["test_" + name] = value;
-  object["steps"] = end.result.steps;
-  object["seconds"] = end.result.seconds;
-  if (end.is_kept) {
-    object["output"] = end.output.string();
-    // What the numbers are of; without a test the newest.
-    object["checkpoint"] =
-        (end.result.tested.empty() ? end.result.checkpoint : end.result.tested).string();
-  }
-  if (end.result.skipped_steps) object["skipped_steps"] = *end.result.skipped_steps;
-  if (end.result.memory) object["out_of_memory"] = json_of(*end.result.memory);
-  return object;
-}
-
 /// The end of a run, told. Returns the exit code.
 int tell(const ProgramEnd& end, const TaskLine& line, program::Console& console) {
   if (end.is_explained) return 0;
@@ -142,7 +125,7 @@ int tell(const ProgramEnd& end, const TaskLine& line, program::Console& console)
   if (!end.is_first) return 0;
   const Metrics& test = end.result.test.metrics;
   if (line.json)
-    console.out() << json_text(result_of(end)) << '\n' << std::flush;
+    console.out() << json_text(json_of(end)) << '\n' << std::flush;
   else if (!test.empty())
     console.out() << "test " << text_of(test) << '\n' << std::flush;
   return 0;

@@ -13,6 +13,7 @@
 #include "muster/optim/optimizer.h"
 #include "muster/program/line/said.h"
 #include "muster/program/line/value.h"
+#include "muster/train/checkpoints/kept_plan.h"
 #include "muster/train/plan/fit_plan.h"
 #include "muster/train/plan/option_infos.h"
 
@@ -149,21 +150,28 @@ std::vector<std::string> told_words(std::vector<std::string> before,
 }
 
 template <class Options>
-void keep_config(const fs::path& file,
+void keep_config(const fs::path& run,
                  bool goes_on,
                  const std::vector<std::string>& told,
                  const Options& now,
                  const Options& unsaid,
                  std::span<const program::ConfigKey> keys,
                  const std::function<void(const std::string&)>& note) {
-  if (!goes_on) return program::write_config_toml(file, told, keys);
-  SaidWords before;
-  try {
-    if (fs::exists(file)) before = program::config_arguments(file, keys);
-  } catch (const Error& error) {
-    return note(concat(error.text().refused, ": the file stays as it is"));
+  const fs::path file = run / kConfigFile, withdrawn = run / kConfigBefore;
+  SaidWords words = told;
+  if (goes_on) {
+    SaidWords before;
+    const fs::path& said = fs::exists(file) ? file : withdrawn;
+    try {
+      if (fs::exists(said)) before = program::config_arguments(said, keys);
+    } catch (const Error& error) {
+      return note(concat(error.text().refused, ": the file stays as it is"));
+    }
+    words = told_words(std::move(before), told, now, unsaid);
   }
-  program::write_config_toml(file, told_words(std::move(before), told, now, unsaid), keys);
+  program::write_config_toml(file, words, keys);
+  std::error_code none;
+  fs::remove(withdrawn, none);
 }
 
 template SaidWords told_words(SaidWords, SaidWords, const FitOptions&, const FitOptions&);

@@ -25,9 +25,9 @@ std::vector<std::string> told_words(std::vector<std::string> before,
                                     const Options& unsaid);
 
 /// Writes the config file of a run that begins, which says `told`, or goes on: see told_words().
-/// One that cannot be read stays as it is, and `note` is told.
+/// One that cannot be read stays as it is (of another plan as kConfigBefore), and `note` is told.
 template <class Options>
-void keep_config(const std::filesystem::path& file,
+void keep_config(const std::filesystem::path& run,
                  bool goes_on,
                  const std::vector<std::string>& told,
                  const Options& now,

@@ -57,6 +57,7 @@ void Strategy::load_weights(const std::vector<tensor::LoadedTensor>& tensors) {
 double state_bytes_per_byte(const FitPlan& plan) {
   const at::Tensor parameter = at::ones({2}).requires_grad_();
   const auto optimizer = make_optimizer(plan, {}, {{"parameter", parameter}});
+  set_most_momentum(plan, *optimizer);
   parameter.mutable_grad() = at::ones({2});
   optimizer->step();
   double bytes = 0;
@@ -87,6 +88,10 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const FitPlan& plan,
   for (auto& [rule, own] : by_rule)
     groups.push_back({std::move(own), rule.lr_factor, rule.weight_decay});
   return optim::make_grouped(entry, std::move(groups), plan.lr, plan.optimizer_params);
+}
+
+void set_most_momentum(const FitPlan& plan, optim::Optimizer& optimizer) {
+  if (plan.most_momentum > 0 && optimizer.momentum()) optimizer.set_momentum(plan.most_momentum);
 }
 
 }  // namespace muster::train

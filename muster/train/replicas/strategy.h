@@ -195,6 +195,10 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const FitPlan& plan,
 /// Bytes of optimizer state for each byte of a parameter, as a step on a small one leaves them.
 double state_bytes_per_byte(const FitPlan& plan);
 
+/// For a measurement whose steps no schedule moves: gives the optimizer the momentum, if it has one,
+/// that the plan's schedule will, so that it keeps the state that it will keep.
+void set_most_momentum(const FitPlan& plan, optim::Optimizer& optimizer);
+
 /// Where the ranks of a run come from.
 enum class RankSource {
   kNone,       ///< there is one rank

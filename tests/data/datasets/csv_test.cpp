@@ -124,6 +124,45 @@ TEST_F(CsvEntry, ARunThatHasLearnedAnEmptyCategoryKeepsIt) {
   EXPECT_EQ(open(Split::kTest, before, "", learned, /*is_other=*/true)->size(), 3);
 }
 
+TEST_F(CsvEntry, RowsWhoseClassIsBlankHaveNone) {
+  for (const char* delimiter : {",", "\t", ";"}) {
+    std::string table = "x,k\n1,a\n2, \n3,\n4,b\n5,a\n";
+    for (char& letter : table)
+      if (letter == ',') letter = *delimiter;
+    const std::string name = *delimiter == '\t' ? "rows.tsv" : "rows.csv";
+    const std::string test = put(name.substr(0, 4) + "_test" + name.substr(4),
+                                 std::string("x") + delimiter + "k\n1" + delimiter + "a\n");
+    const std::string params =
+        "target=k,test=" + test + (*delimiter == ';' ? ",delimiter=semicolon" : "");
+    const std::string path = put(name, table);
+    EXPECT_THAT(test::error_of([&] { open(Split::kTrain, path, params); }),
+                HasSubstr(name + ":3: it has no class"));
+    const auto kept = open(Split::kTrain, path, params + ",bad_rows=skip");
+    EXPECT_THAT(kept->spec().class_names, ElementsAre("a", "b"));
+    EXPECT_THAT(kept->remarks(), ElementsAre(HasSubstr("2 of 5 rows in ")));
+  }
+  const auto learned = open(Split::kTrain, put_rows(), "target=kind")->learned();
+  const std::string asked = put("asked.csv", "x,y,kind\n1,1,a\n2,2, \n");
+  EXPECT_THAT(test::error_of([&] { open(Split::kTest, asked, "", learned, /*is_other=*/true); }),
+              HasSubstr("asked.csv:3: it has no class"));
+}
+
+// Once a blank cell was a class of its own.
+TEST_F(CsvEntry, ARunThatHasLearnedABlankClassKeepsIt) {
+  const std::string params = "target=k,test=" + put("test.csv", "x,k\n1,a\n2, \n");
+  const std::string path = put("rows.csv", "x,k\n1,a\n2,b\n3,a\n");
+  std::string learned = open(Split::kTrain, path, params)->learned();
+  const std::string now = "[\"a\",\"b\"]";
+  const size_t at = learned.find(now);
+  ASSERT_NE(at, std::string::npos) << learned;
+  learned.replace(at, now.size(), "[\" \",\"a\",\"b\"]");
+  const std::string before = put("before.csv", "x,k\n1,a\n2, \n3,b\n");
+  const auto resumed = open(Split::kTrain, before, params, learned);
+  EXPECT_TRUE(resumed->targets().equal(torch::tensor({1, 0, 2}, torch::kLong)));
+  EXPECT_EQ(open(Split::kTest, before, params, learned)->size(), 2);
+  EXPECT_EQ(open(Split::kTest, before, "", learned, /*is_other=*/true)->size(), 3);
+}
+
 TEST_F(CsvEntry, BadRowsAreToldInTheOrderOfTheFile) {
   const std::string table = "x,c,y\n1,p,a\n2,,b\n3,q,\n4,p,a,5\noops,q,b\n6,q,b\n";
   const std::string params = "target=y,categorical=c";

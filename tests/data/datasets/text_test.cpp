@@ -65,6 +65,23 @@ class TextEntry : public ::testing::Test {
   test::Folder folder_;
 };
 
+// Once a blank cell was a class of its own.
+TEST_F(TextEntry, ARunThatHasLearnedABlankClassKeepsIt) {
+  const std::string test = put("test.csv", "text,label\na,x\nb, \n");
+  const std::string path = put("rows.csv", "text,label\na,x\nb,y\n");
+  std::string learned =
+      open(Split::kTrain, path, "test=" + put("t.csv", "text,label\na,x\n"))->learned();
+  const std::string now = "[\"x\",\"y\"]";
+  const size_t at = learned.find(now);
+  ASSERT_NE(at, std::string::npos) << learned;
+  learned.replace(at, now.size(), "[\" \",\"x\",\"y\"]");
+  const std::string before = put("before.csv", "text,label\na,x\nb, \nc,y\n");
+  EXPECT_THAT(error(before), HasSubstr("before.csv:3: it has no class"));
+  EXPECT_EQ(open(Split::kTrain, before, "test=" + test, learned)->size(), 3);
+  EXPECT_EQ(open(Split::kTest, before, "test=" + test, learned)->size(), 2);
+  EXPECT_EQ(open(Split::kTest, before, "", learned, /*is_other=*/true)->size(), 3);
+}
+
 TEST_F(TextEntry, APartOfEachClassIsHeldOutAndTeachesNothing) {
   const std::string path = put_rows();
   const auto train = open(Split::kTrain, path), test = open(Split::kTest, path);

@@ -231,6 +231,10 @@ TEST(RunFolderCommand, WhatAResumeIsToldHoldsFromThenOnThoughItSavesNothing) {
   ASSERT_EQ(told.code, 0) << told.err;
   EXPECT_THAT(told.err, HasSubstr("after step 17: --epochs 1 is reached; a larger one"));
   EXPECT_EQ(plan().at("top_k"), 2);
+  const Outcome again = outcome({"train", "--resume", output, "--top-k", "3", "--json"});
+  ASSERT_EQ(again.code, 0) << again.err;
+  const Json numbers = parse_json(trim(again.out), "the result");
+  EXPECT_GE(numbers.at("test_top_k_accuracy"), numbers.at("test_accuracy"));
   const Outcome asked = outcome({"evaluate", output});
   EXPECT_THAT(asked.out, HasSubstr("top_k_accuracy ")) << asked.err;
 }

@@ -76,6 +76,16 @@ TEST_F(LabelledTextsOf, WhatIsNoUtf8OrHasNoClassIsBad) {
   EXPECT_THAT(all, HasSubstr("rows.csv:5 it has 1 field, the header 2"));
 }
 
+TEST_F(LabelledTextsOf, ABlankClassIsNoneUnlessARunHasLearnedIt) {
+  const char* const table = "text,label\nok,a\nb, \nc,\t \nd,\n";
+  const LabelledTexts texts = read(table);
+  EXPECT_THAT(texts.texts, ElementsAre("ok"));
+  ASSERT_EQ(texts.bad.size(), 3U);
+  for (const formats::BadRow& bad : texts.bad) EXPECT_EQ(bad.why, "it has no class") << bad.place;
+  EXPECT_THAT(read(table, {.learned = {" ", "a"}}).targets, ElementsAre("a", " "));
+  EXPECT_EQ(why_unknown(" ", {"a"}), "it has no class");
+}
+
 TEST_F(LabelledTextsOf, AFolderTakesFilesInAnyCaseAndSaysWhyALinkIsNone) {
   put("pos/a.TXT", "good");
   put("neg/a.txt", "bad");

@@ -56,6 +56,14 @@ TEST(MemoryAdvice, OfAnOptimizersStepIsLessStateAndNoSmallerBatch) {
               HasSubstr("makes smaller: take --strategy zero2"));
   EXPECT_THAT(advice({}, {.in = In::kUpdate, .is_room_in_batches = true}),
               HasSubstr("beside the batches that wait: take a smaller --batch-size, an optimizer"));
+  // A schedule that sets a momentum makes it keep one.
+  FitPlan cycle = advised_plan({.optimizer = "sgd:momentum=0"});
+  cycle.schedule_name = "one_cycle";
+  cycle.schedule_params = {{"pct_start", "0.2"}};
+  cycle.most_momentum = 0.95;
+  EXPECT_THAT(memory_advice(cycle, {.in = In::kUpdate}),
+              HasSubstr("take an optimizer with less state (--optimizer sgd:momentum=0 with "
+                        "--lr-schedule one_cycle:cycle_momentum=false,pct_start=0.2 has none), "));
   FitPlan averages = advised_plan({});
   averages.options.ema_decay = 0.9;
   EXPECT_THAT(memory_advice(averages, {.in = In::kUpdate}), HasSubstr("no --ema-decay"));

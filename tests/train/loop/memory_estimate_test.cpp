@@ -107,6 +107,20 @@ TEST(MemoryOutlook, CountsAveragesClippingAndAccumulation) {
   EXPECT_NEAR(said, mib_taken(options, 1), memory::kEstimateError * said);
 }
 
+TEST(MemoryOutlook, CountsTheStateThatAMomentumOfTheScheduleTakes) {
+  if (!memory::is_cpu_scratch_known())
+    GTEST_SKIP() << "the scratch of convolutions was seen with AVX2 alone";
+  train::TrainOptions options = estimated_run("mlp:hidden=600");
+  options.optimizer = "sgd:momentum=0";
+  const double plain = mib_said(PlannedRun(options, 1).outlook());
+  options.lr_schedule = "one_cycle:cycle_momentum=false";
+  EXPECT_EQ(mib_said(PlannedRun(options, 1).outlook()), plain);
+  options.lr_schedule = "one_cycle";
+  const double said = mib_said(PlannedRun(options, 1).outlook());
+  EXPECT_GT(said, plain * 1.2) << "parameters, gradients and a buffer, not two of them";
+  EXPECT_NEAR(said, mib_taken(options, 1), memory::kEstimateError * said);
+}
+
 TEST(MemoryOutlook, CountsBucketsOfReplicas) {
   if (!memory::is_cpu_scratch_known())
     GTEST_SKIP() << "the scratch of convolutions was seen with AVX2 alone";
