@@ -166,7 +166,9 @@ bool may_recompute(const FitPlan& plan, const MemoryFailure& failure, const Boun
 std::string schedule_without_momentum(const FitPlan& plan) {
   ParamValues params = plan.schedule_params;
   const optim::ScheduleEntry& entry = optim::schedules().at(plan.schedule_name);
-  for (const auto& [name, value] : parse_param_values(entry.without_momentum)) params[name] = value;
+  for (const auto& [name, value] :
+       parse_spec(concat(entry.name, ':', entry.without_momentum)).params)
+    params[name] = value;
   std::vector<std::string> words;
   for (const auto& [name, value] : params) words.push_back(concat(name, '=', value));
   return concat(entry.name, ':', join(words, ","));
@@ -181,8 +183,7 @@ std::string smaller_state(const FitPlan& plan) {
   for (const optim::OptimizerEntry* entry : optim::optimizers()) {
     if (entry->without_state.empty()) continue;
     without.push_back(concat(entry->name, ':', entry->without_state));
-    const ParamValues params = parse_param_values(entry->without_state);
-    if (optim::keeps_state(*entry, params, plan.most_momentum))
+    if (optim::keeps_state(*entry, parse_spec(without.back()).params, plan.most_momentum))
       without.back() += concat(" with --lr-schedule ", schedule_without_momentum(plan));
   }
   return concat("an optimizer with less state (--optimizer ",

@@ -20,6 +20,7 @@
 #include "muster/train/loop/resolve.h"
 #include "muster/train/plan/callbacks.h"
 #include "muster/train/plan/options.h"
+#include "muster/train/program/program_end.h"
 
 namespace muster::train {
 
@@ -54,15 +55,6 @@ struct ProgramVoice {
   std::function<void(const std::exception_ptr&)> end_with;
 };
 
-struct ProgramEnd {
-  bool is_explained = false;  ///< nothing was trained: --explain
-  bool is_first = true;       ///< rank 0, or alone; only it has the rest
-  bool is_kept = true;        ///< false: a fast dev run, whose folder is gone
-  FitResult result;
-  std::filesystem::path output;
-  std::string place_flags;  ///< what --resume does not take over, as it was said: " --strategy ddp"
-};
-
 /// Runs it, alone or as one rank of the job that the environment names. The first SIGINT or SIGTERM
 /// saves the state and ends the run, the second one kills. In a study's trial it reports each epoch,
 /// goes on from where the tuner says, and ends when the tuner says so. A fast dev run writes to a
@@ -84,16 +76,8 @@ inline constexpr std::string_view kOfOneStart[] = {
 /// when it was.
 std::vector<std::pair<std::string, std::string>> run_facts(const std::string& command);
 
-/// What is there to tell at a run's end: where the state of an interrupted one is, or the time and
-/// the folder. One or two lines.
-std::string end_text(const ProgramEnd& end, const std::string& command);
-
 /// --explain: the lines of the plan, or one JSON object: the record that checkpoints hold, with
 /// `title`, `machine_devices` and `remarks`.
 void print_plan(const FitPlan& plan, bool json, std::ostream& out);
-
-/// What --json prints of a run that was not interrupted, as one object: all numbers of its test
-/// ("test_accuracy", whatever other metrics its task has, "test_loss"), its steps, and where it is.
-Json json_of(const ProgramEnd& end);
 
 }  // namespace muster::train
