@@ -37,6 +37,7 @@ PEERS = {"random": ("random", "Optuna's random"), "gp": ("gp", "Optuna's GP"), "
          "auto": ("tpe", "Optuna's default"), "cma_es": ("cma_es", "Optuna's CMA-ES"), "bohb": ("bohb", "HpBandSter's BOHB"),
          "cma_es:margin=false": ("cma_es", "Optuna's CMA-ES"), "tpe:group=true": ("tpe:group=true", "Optuna's TPE, group"),
          "tpe:multivariate=false": ("tpe:multivariate=false", "Optuna's TPE, univariate")}
+ENGINES = {"cma_es": "cmaes", "bohb": "hpbandster"}  # packages beside Optuna that samplers rest on
 COSTS = [("mixed3", 100), ("mixed3", 1000), ("mixed3", 10000), ("float20", 1000), ("float20", 10000)]
 MOST_TRIALS = {"gp": 1000, "bohb": 1000}  # that a peer is timed with: more takes it minutes
 PEER_SUGGESTIONS = {"gp": 5}  # else 20
@@ -188,6 +189,11 @@ def cost_table(programs, searchers, rounds, most_trials):
     return "\n".join(lines)
 
 
+def peer_versions(searchers):
+    packages = ["optuna"] + [package for sampler, package in ENGINES.items() if sampler in {PEERS[one][0] for one in searchers}]
+    return ", ".join(f"{package} {importlib.metadata.version(package)}" for package in packages)
+
+
 def main():
     arguments = parse_arguments()
     load = load_average("tune")
@@ -196,8 +202,8 @@ def main():
     programs, searchers = (ROOT / arguments.build / "bin").resolve(), arguments.searchers.split(";")
     check_functions(programs, tables_flag(arguments))
     words = " ".join(f"'{word}'" if ";" in word else word for word in sys.argv[1:])
-    text = (f"{datetime.date.today()}, {machine()}, load average {load:.2f} at the start; optuna {importlib.metadata.version('optuna')}, "
-            f"hpbandster {importlib.metadata.version('hpbandster')}:\n`benchmarks/tune/run.py {words}`\n\n")
+    text = (f"{datetime.date.today()}, {machine()}, load average {load:.2f} at the start; {peer_versions(searchers)}:\n"
+            f"`benchmarks/tune/run.py {words}`\n\n")
     if arguments.which == "quality":
         text += quality_table(*measure(arguments, programs, searchers), searchers, arguments.trials)
     else:

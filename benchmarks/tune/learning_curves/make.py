@@ -5,7 +5,8 @@ program, and keeps what each epoch's validation said and how long an epoch took.
     make.py BUILD [--configs 300] [--from 0] [--epochs 27] [--samples 6000] [--output curves.csv.gz]
 
 Configuration N is a function of N alone, so that the table can be made in parts, and goes on where it ended: what the output has
-is left alone. An epoch is `--samples` of the training samples; validation is on 2,000 others. A configuration whose loss is no
+is left alone. An epoch's time is what passed or, where that is less, the processor's time: on a machine that others load, a program
+mostly waits. An epoch is `--samples` of the training samples; validation is on 2,000 others. A configuration whose loss is no
 number (a learning rate that is too high) keeps the epochs it had, and then "nan". Columns: config,epoch,loss,accuracy,seconds, and
 in configs.csv beside it what each configuration is.
 """
@@ -15,6 +16,7 @@ import gzip
 import math
 import pathlib
 import random
+import resource
 import shutil
 import subprocess
 import sys
@@ -44,15 +46,22 @@ def words(drawn, epochs, samples, output):
             "--workers", "0", "--tensorboard", "off", "--keep-checkpoints", "1", "--output", output]
 
 
+def processor_seconds():
+    """Of all programs that were run and have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def train(program, drawn, epochs, samples):
     """Rows of HEADER."""
     with tempfile.TemporaryDirectory() as folder:
+        before = processor_seconds()
         done = subprocess.run([program, *words(drawn, epochs, samples, folder + "/run")], capture_output=True, text=True)
         path = pathlib.Path(folder, "run/metrics.csv")
         rows = [row for row in csv.DictReader(path.open()) if row["phase"] == "validate"] if path.exists() else []
         if not rows and "nan" not in done.stderr and "not finite" not in done.stderr:
             raise SystemExit(f"configuration {drawn['config']} failed: {done.stderr[-2000:]}")
-    seconds = float(rows[-1]["elapsed_s"]) / len(rows) if rows else 0.1
+    seconds = min(float(rows[-1]["elapsed_s"]), processor_seconds() - before) / len(rows) if rows else 0.1
     curve = [(float(row["loss"]), float(row["accuracy"])) for row in rows] + [(math.nan, math.nan)] * (epochs - len(rows))
     return [[drawn["config"], epoch, f"{loss:.5g}", f"{accuracy:.4g}", f"{seconds:.3g}"]
             for epoch, (loss, accuracy) in enumerate(curve, 1)]
@@ -73,6 +82,13 @@ def write(path, rows):
     shutil.move(new, path)
 
 
+def write_configs(path, rows):
+    with path.open("w", newline="") as file:
+        table = csv.DictWriter(file, list(config(0)), lineterminator="\n")
+        table.writeheader()
+        table.writerows(config(number) for number in sorted({int(row[0]) for row in rows}))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
@@ -90,12 +106,9 @@ def main():
         rows += train(str(flags.build / "bin/muster"), config(number), flags.epochs, flags.samples)
         rows.sort(key=lambda row: (int(row[0]), int(row[1])))
         write(flags.output, rows)
-        print(f"{number}: {rows and config(number)}", file=sys.stderr, flush=True)
-    made = sorted({int(row[0]) for row in rows})
-    with flags.output.with_name("configs.csv").open("w", newline="") as file:
-        table = csv.DictWriter(file, list(config(0)), lineterminator="\n")
-        table.writeheader()
-        table.writerows(config(number) for number in made)
+        write_configs(flags.output.with_name("configs.csv"), rows)
+        print(f"{number}: {config(number)}", file=sys.stderr, flush=True)
+    write_configs(flags.output.with_name("configs.csv"), rows)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
 #include "muster/program/line/shell_word.h"
+#include "muster/train/record/run_files.h"
 
 namespace muster::train {
 namespace {
