@@ -52,6 +52,14 @@ bool is_about_libtorch(std::string_view line) {
   return false;
 }
 
+/// "Makefile:3: *** missing separator.  Stop.": what GNU make says of a makefile that it does not go on with.
+bool is_end_of_make(std::string_view line) {
+  const size_t stars = line.find(": *** ");
+  if (stars == line.npos || !line.substr(stars).ends_with(".  Stop.")) return false;
+  const std::string_view place = line.substr(0, stars);
+  return place.find("make") != place.npos || (!place.empty() && is_digit(place.back()));
+}
+
 /// A compiler's, and no "ValueError: expected a size".
 bool misses_a_sign(std::string_view line) {
   const size_t at = line.find("error: expected");
@@ -329,6 +337,7 @@ constexpr Pattern kBuildFailed[] = {
     {"expected unqualified-id", nullptr, Depth::kPerhaps},
     {"expected primary-expression", nullptr, Depth::kPerhaps},
     {"static assertion failed", nullptr, Depth::kPerhaps},
+    {".  Stop.", is_end_of_make, Depth::kPerhaps},
     {"make*: *] Error ", nullptr, Depth::kPerhaps},
     {"make*: *] 错误", nullptr, Depth::kPerhaps},
     {"make*: *] Fehler", nullptr, Depth::kPerhaps},

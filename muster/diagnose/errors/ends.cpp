@@ -134,6 +134,8 @@ constexpr Cause kKilledCauses[] = {
 
 constexpr Pattern kSegfault[] = {
     {"Segmentation fault"},
+    {"(SEGFAULT)"},           // CTest's list of tests that failed
+    {"Exception: SegFault"},  // and what it says of each
     {"failed (exitcode: -11)"},
     {"failed: signal SIGSEGV"},
     {"killed by signal: Segmentation fault"},

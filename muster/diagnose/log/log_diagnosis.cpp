@@ -114,6 +114,7 @@ Finding finding_of(const SeenRow& seen, const SeenRow* first) {
   } else if (seen.only_warnings || first == nullptr) {
     finding.part = Part::kWarning;
     if (seen.has_passed) finding.because = "it was finite again afterwards";
+    if (seen.overcome == seen.count) finding.because = "what was done went well afterwards";
   } else {
     finding.because = why_it_follows(seen, *first);
     finding.part = finding.because.empty() ? Part::kAlso : Part::kConsequence;

@@ -14,6 +14,7 @@
 #include "muster/diagnose/log/counted_text.h"
 #include "muster/diagnose/log/line_text.h"
 #include "muster/diagnose/log/log_tail.h"
+#include "muster/diagnose/log/narrated_text.h"
 #include "muster/diagnose/log/ready_catalogue.h"
 #include "muster/diagnose/log/seen_row.h"
 
@@ -35,33 +36,11 @@ struct Closeness {
   auto operator<=>(const Closeness&) const = default;
 };
 
-/// Whether the line, which the pattern fits, counts none of what the pattern names.
+/// Whether the line, which the pattern fits, counts none of what the pattern names, or tells of it only.
 bool is_none_of_it(std::string_view line, std::string_view pattern) {
-  const std::string small = small_letters(line);
-  size_t begin = small.npos, end = 0;
-  for (const std::string& part : split(small_letters(pattern), '*')) {
-    const size_t at = small.find(part, end);
-    if (at == small.npos) return false;
-    begin = std::min(begin, at);
-    end = at + part.size();
-  }
-  return is_counted_zero(line, begin, end);
-}
-
-/// What was seen, and the row that the end of the log is most like.
-std::vector<SeenRow> with_guess(std::vector<SeenRow> seen, const LogTail::Guess& guess) {
-  const ErrorRow* row = find_error_row(guess.row);
-  // What was seen of it has been judged: it is a warning, or has passed.
-  if (row == nullptr || std::ranges::find(seen, row, &SeenRow::row) != seen.end()) return seen;
-  seen.push_back({.row = row,
-                  .count = 1,
-                  .depth = std::max(Depth::kGuess, row->depth),
-                  .only_warnings = false,
-                  .by_likeness = true,
-                  .without_rank = true,
-                  .evidence = {guess.line},
-                  .cause_holds = std::vector<bool>(row->causes.size())});
-  return seen;
+  const auto span = span_of_pattern(line, pattern);
+  return span && (is_counted_zero(line, span->first, span->second) ||
+                  is_narrated(line, span->first, span->second));
 }
 
 }  // namespace
@@ -83,6 +62,7 @@ struct LogReader::State {
   void note_condition(const PatternMeaning& meaning);
   SeenRow& seen_row(const ErrorRow& row);
   void note_not_finite(size_t row, std::string_view text);
+  void overcome_tentative();
 
   /// A measure that was NaN, and has not been finite since.
   struct NotFinite {
@@ -110,6 +90,9 @@ struct LogReader::State {
   int64_t sightings = 0;
   std::deque<Sighting> unexplained;
   LogTail tail;
+  Narration narration;
+  std::string last_line;       // that is not blank, its beginning
+  bool has_tentative = false;  // of a row there are sightings that what follows may overcome
   int64_t lines = 0, bytes = 0;
 };
 
@@ -147,6 +130,12 @@ void LogReader::State::see(size_t row, Depth depth, Sighting sighting, bool warn
 
 void LogReader::State::sight(const PatternMeaning& by, Depth depth, std::string_view text) {
   const size_t row = by.row;
+  const bool is_warning = is_warning_line(text) && !by.pattern->in_warnings;
+  if ((is_warning && !rows[row]->counts_as_warning) || is_tried_again(text) ||
+      narration.is_in_warning()) {
+    ++seen[row].tentative;
+    has_tentative = true;
+  }
   LinePrefix prefix = line_prefix(text);
   if (!prefix.rank) prefix.rank = rank;
   see(row,
@@ -155,7 +144,7 @@ void LogReader::State::sight(const PatternMeaning& by, Depth depth, std::string_
        .line = line_number,
        .rank = prefix.rank,
        .text = shown_text(text)},
-      is_warning_line(text) && !by.pattern->in_warnings);
+      is_warning);
   last[row] = {sources.size(), line_number};
   for (size_t cause = 0; cause < rows[row]->causes.size(); ++cause) {
     const auto holds = rows[row]->causes[cause].holds;
@@ -186,6 +175,9 @@ void LogReader::State::piece_of_line(std::string_view raw) {
       return (said_by ? said_by : rank) == open.rank && is_finite_again(text, open.measure);
     });
   }
+  if (narration.tells(text.substr(line_prefix(text).length))) return;
+  if (text.find_first_not_of(" \t") != text.npos) last_line = text.substr(0, kMostTextBytes);
+  if (has_tentative && tells_success(text)) overcome_tentative();
   if (tells_what_goes_well(text) || is_row_of_measures(text)) return;
   const PatternMeaning* best_meaning = nullptr;
   Depth best_depth = Depth::kAsRow;
@@ -218,7 +210,8 @@ void LogReader::State::piece_of_line(std::string_view raw) {
       note_not_finite(best_meaning->row, text);
   } else if (!before.empty() && is_wrapped_failure(before, text)) {
     return;
-  } else if ((is_announced || speaks_of_failure(text)) && !is_warning_line(text)) {
+  } else if ((is_announced || speaks_of_failure(text)) && !is_warning_line(text) &&
+             !is_narrated(text, 0, text.size())) {
     unknown_failure(text);
   }
 }
@@ -233,6 +226,12 @@ void LogReader::State::note_not_finite(size_t row, std::string_view text) {
   if (!is_known && not_finite.size() >= kMostNotFinite) return;
   if (!is_known) not_finite.push_back(std::move(open));
   ++seen[row].passing;
+}
+
+/// What was tried again, and what was warned of, was no failure: what came of it went well.
+void LogReader::State::overcome_tentative() {
+  for (SeenRow& row : seen) row.overcome = row.tentative;
+  has_tentative = false;
 }
 
 /// Terminals and mail cut a message into lines, between words or within one: of two lines that no pattern
@@ -384,10 +383,11 @@ LogDiagnosis LogReader::diagnosis() const {
     const bool is_open = std::ranges::any_of(
         state_->not_finite, [&](const auto& open) { return state_->rows[open.row] == row.row; });
     row.has_passed = row.passing == row.count && !is_open;
-    row.only_warnings = row.only_warnings || row.has_passed;
+    row.only_warnings = row.only_warnings || row.has_passed || row.overcome == row.count;
   }
   diagnosis.findings = findings_of(seen);
-  if (diagnosis.first_cause() == nullptr) {
+  // Words of an end that says that all went well are like those of no failure.
+  if (diagnosis.first_cause() == nullptr && !tells_success(state_->last_line)) {
     if (const auto guess = state_->tail.guess())
       diagnosis.findings = findings_of(with_guess(std::move(seen), *guess));
   }

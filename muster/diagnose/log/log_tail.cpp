@@ -41,4 +41,19 @@ std::optional<LogTail::Guess> LogTail::guess() const {
                         .text = shown_text(best.text)}};
 }
 
+std::vector<SeenRow> with_guess(std::vector<SeenRow> seen, const LogTail::Guess& guess) {
+  const ErrorRow* row = find_error_row(guess.row);
+  // What was seen of it has been judged: it is a warning, or has passed.
+  if (row == nullptr || std::ranges::find(seen, row, &SeenRow::row) != seen.end()) return seen;
+  seen.push_back({.row = row,
+                  .count = 1,
+                  .depth = std::max(Depth::kGuess, row->depth),
+                  .only_warnings = false,
+                  .by_likeness = true,
+                  .without_rank = true,
+                  .evidence = {guess.line},
+                  .cause_holds = std::vector<bool>(row->causes.size())});
+  return seen;
+}
+
 }  // namespace muster::diagnose

@@ -7,8 +7,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "muster/diagnose/log/log_diagnosis.h"
+#include "muster/diagnose/log/seen_row.h"
 
 namespace muster::diagnose {
 
@@ -37,5 +39,8 @@ class LogTail {
   std::array<Line, kLines> lines_;
   size_t count_ = 0;
 };
+
+/// What was seen, and the row that the end of the log is most like.
+std::vector<SeenRow> with_guess(std::vector<SeenRow> seen, const LogTail::Guess& guess);
 
 }  // namespace muster::diagnose

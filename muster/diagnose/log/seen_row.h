@@ -20,6 +20,8 @@ struct SeenRow {
   bool only_warnings = true;
   int64_t passing = 0;             // of the sightings, those of a measure that may be finite later
   bool has_passed = false;         // all are such, and each measure was finite again
+  int64_t tentative = 0;           // of the sightings, warnings and those of what is tried again
+  int64_t overcome = 0;            // of these, those that a line behind them says to have gone well
   bool by_likeness = false;        // no line fits it; see Note [Likeness]
   bool without_rank = false;       // a sighting of nobody in particular
   std::set<int64_t> ranks;         // at most kMostRanks
