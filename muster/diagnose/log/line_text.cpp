@@ -135,6 +135,12 @@ LinePrefix line_prefix(std::string_view line) {
   return prefix;
 }
 
+std::string_view without_prefix(std::string_view line) {
+  size_t length = 0;
+  while (one_prefix(line, length)) continue;
+  return line.substr(length);
+}
+
 bool is_warning_line(std::string_view line) {
   const std::string_view text = line.substr(line_prefix(line).length);
   if ((text.starts_with("[W") || text.starts_with("[I")) && text.size() > 2 &&

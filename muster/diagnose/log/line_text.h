@@ -29,6 +29,9 @@ struct LinePrefix {
 };
 LinePrefix line_prefix(std::string_view line);
 
+/// The line without those prefixes.
+std::string_view without_prefix(std::string_view line);
+
 /// Whether the line says of itself that it is a warning, or that what it tells of is mended:
 /// "[W socket.cpp:401]", "W0514 …", "I0514 …", "WARNING:", "UserWarning:", "[WARNING]".
 bool is_warning_line(std::string_view line);

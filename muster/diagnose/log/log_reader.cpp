@@ -175,7 +175,7 @@ void LogReader::State::piece_of_line(std::string_view raw) {
       return (said_by ? said_by : rank) == open.rank && is_finite_again(text, open.measure);
     });
   }
-  if (narration.tells(text.substr(line_prefix(text).length))) return;
+  if (narration.tells(without_prefix(text))) return;
   if (text.find_first_not_of(" \t") != text.npos) last_line = text.substr(0, kMostTextBytes);
   if (has_tentative && tells_success(text)) overcome_tentative();
   if (tells_what_goes_well(text) || is_row_of_measures(text)) return;

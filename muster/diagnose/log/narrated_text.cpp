@@ -89,6 +89,13 @@ bool is_of_option(std::string_view line) {
 
 size_t indent_of(std::string_view line) { return line.size() - without_margin(line).size(); }
 
+/// Where the help of an option begins on its line, behind two blanks; 0 if it does not.
+size_t help_column(std::string_view line) {
+  const size_t blanks = line.find("  ", indent_of(line));
+  const size_t begin = line.find_first_not_of(' ', std::min(blanks, line.size()));
+  return begin == line.npos ? 0 : begin;
+}
+
 /// Whether the line is one of a diff's.
 bool is_of_diff(std::string_view line) {
   if (line.empty()) return false;
@@ -163,9 +170,7 @@ Narration::Block Narration::next_block(std::string_view line) const {
   if (line.starts_with("diff --git ")) return Block::kDiff;
   if (line.starts_with("CMake Warning") || line.starts_with("CMake Deprecation Warning"))
     return Block::kCMakeWarning;
-  if (is_of_option(line) && without_margin(line).find("  ") != std::string_view::npos)
-    return Block::kHelp;
-  constexpr size_t kFarIn = 8;
+  if (is_of_option(line) && help_column(line) != 0) return Block::kHelp;
   switch (block_) {
     case Block::kCommitHead:
       return is_commits_header(line) ? Block::kCommit : Block::kNone;
@@ -175,7 +180,8 @@ Narration::Block Narration::next_block(std::string_view line) const {
     case Block::kDiff:
       return is_of_diff(line) ? block_ : Block::kNone;
     case Block::kHelp:
-      return is_of_option(line) || (!is_blank && indent_of(line) >= kFarIn) ? block_ : Block::kNone;
+      return is_of_option(line) || (!is_blank && indent_of(line) == help_column_) ? block_
+                                                                                  : Block::kNone;
     case Block::kCMakeWarning:
       return is_blank || line.starts_with("  ") ? block_ : Block::kNone;
     default:
@@ -187,6 +193,8 @@ Narration::Block Narration::next_block(std::string_view line) const {
 
 bool Narration::tells(std::string_view line) {
   block_ = next_block(line);
+  const size_t column = block_ == Block::kHelp && is_of_option(line) ? help_column(line) : 0;
+  if (column != 0) help_column_ = column;  // a long option has its help on the next line
   return block_ != Block::kNone && block_ != Block::kCommitHead && block_ != Block::kCMakeWarning;
 }
 

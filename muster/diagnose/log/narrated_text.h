@@ -31,6 +31,7 @@ class Narration {
   Block next_block(std::string_view line) const;
 
   Block block_ = Block::kNone;
+  size_t help_column_ = 0;  // where the help of the last option begins
 };
 
 /// Where the parts of a pattern stand in a line, from the first to behind the last; nothing if they do not.

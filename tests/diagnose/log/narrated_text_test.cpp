@@ -6,6 +6,7 @@
 
 #include "muster/diagnose/log/log_reader.h"
 
+#include "tests/diagnose/log/corpus.h"
 #include "tests/diagnose/log/findings.h"
 
 namespace muster::diagnose {
@@ -73,6 +74,13 @@ TEST(NarratedText, HelpOfOptionsIsNoFailure) {
       "  --backtrace           print a stack on segmentation fault\n"
       "  -h, --help            print this; what to do when CUDA is\n"
       "                        CUDA out of memory\n");
+  expect_only_told(
+      "  --a N       how many\n  --a-long-option NAME\n              stop on CUDA out of memory\n");
+  EXPECT_EQ(first_of(classify("  --a  how many\n  --b\nSegmentation fault (core dumped)\n")),
+            "segmentation-fault");
+  EXPECT_EQ(first_of(classify("  --a  how many\n          Segmentation fault (core dumped)\n")),
+            "segmentation-fault")
+      << "in another column";
   EXPECT_EQ(first_of(classify("  --epochs N   how many\nSegmentation fault (core dumped)\n")),
             "segmentation-fault");
 }
@@ -142,6 +150,27 @@ TEST(NarratedText, AFailureBeforeAnUnrelatedSuccessIsFound) {
   EXPECT_EQ(first_of(classify("RuntimeError: CUDA out of memory.\n"
                               "Successfully installed numpy-2.0\nall checks passed\n")),
             "cuda-out-of-memory");
+}
+
+// The messages of all parts, each as it is read by itself.
+TEST(NarratedText, MessagesOfTheCorpusAreFoundAmidToldTroublesAndSuccess) {
+  int all = 0;
+  for (const auto& file :
+       std::filesystem::directory_iterator(test::source_path("tests/diagnose/corpus"))) {
+    if (file.path().extension() != ".txt") continue;
+    for (const test::CorpusEntry& entry : test::read_corpus(file.path().stem().string())) {
+      const LogDiagnosis alone = classify(entry.text);
+      if (alone.first_cause() == nullptr || alone.first_cause()->by_likeness) continue;
+      ++all;
+      const std::string amid = concat(
+          "a1b2c3d fix CUDA out of memory\n  --trace   print a stack on segmentation fault\n",
+          entry.text,
+          "Successfully installed numpy-2.0\n");
+      EXPECT_EQ(first_of(classify(amid)), alone.first_cause()->row->name) << entry.address << '\n'
+                                                                          << entry.text;
+    }
+  }
+  EXPECT_GE(all, 500);
 }
 
 TEST(NarratedText, MakesLastWordsAndCTestsListAreFailures) {
