@@ -44,6 +44,7 @@ void install_once(CpuMemory& memory) {
       refuse_place("the allocator of a fake accelerator",
                    "begin the first memory::Recording before the first FakeAccelerator is made");
     memory.inner = there;
+    memory.give_back = there->raw_deleter();
     c10::Allocator* const ours = make_tagged_allocator();
     // LibTorch passes over an allocator of a lower priority than the one before without a word. 1
     // leaves room for those, a fake accelerator's among them, that go in front of ours.

@@ -99,7 +99,9 @@ class Shares {
 
 /// All that there is once per process.
 struct CpuMemory {
-  c10::Allocator* inner = nullptr;  // set before ours stands in front
+  // Set before ours stands in front:
+  c10::Allocator* inner = nullptr;
+  c10::DeleterFnPtr give_back = nullptr;  // how `inner` frees
   std::atomic<Level> level{Level::kOff};
   std::atomic<int64_t> current{0}, peak{0}, allocations{0}, freed{0}, refused{0};
   std::atomic<int64_t> capacity{0};
@@ -117,7 +119,17 @@ struct CpuMemory {
   c10::Allocator* ours = nullptr;
 };
 
-CpuMemory& cpu_memory();
+/// There from the start to the very end: blocks are freed when other objects are gone.
+union CpuMemoryForEver {
+  constexpr CpuMemoryForEver() : memory() {}
+  CpuMemoryForEver(const CpuMemoryForEver&) = delete;
+  CpuMemoryForEver& operator=(const CpuMemoryForEver&) = delete;
+  ~CpuMemoryForEver() {}
+
+  CpuMemory memory;
+};
+inline constinit CpuMemoryForEver cpu_memory_for_ever;
+inline CpuMemory& cpu_memory() { return cpu_memory_for_ever.memory; }
 
 /// LibTorch tells names of operators until the next name_operators(). From any allocation.
 void miss_names();

@@ -5,9 +5,11 @@
 #include <string>
 #include <system_error>
 
+#include <fcntl.h>
 #include <malloc.h>
+#include <unistd.h>
 
-#include "muster/base/host_memory.h"
+#include "muster/base/file.h"
 #include "muster/base/kernel_file.h"
 
 namespace muster::memory {
@@ -24,12 +26,13 @@ std::string_view take_word(std::string_view& line) {
 /// Of a line "7f00-7f10 rwxp 00000000 00:00 0   [name]"; 0 of other mappings.
 int64_t made_code_in(std::string_view line) {
   const std::string_view range = take_word(line), may = take_word(line);
+  if (may.size() < 3 || may[2] != 'x') return 0;
   take_word(line);  // the offset
   take_word(line);  // the device
   take_word(line);  // the inode
   const std::string_view name = take_word(line);
   const bool made = name.empty() || name.starts_with("[anon") || name.starts_with("/memfd:");
-  if (!made || may.size() < 3 || may[2] != 'x') return 0;
+  if (!made) return 0;
   uint64_t from = 0, to = 0;
   const char* const end = range.data() + range.size();
   const auto first = std::from_chars(range.data(), end, from, 16);
@@ -50,12 +53,20 @@ HeapBytes heap_bytes() {
 #endif
 }
 
+/// By statm, "2480 512 …" in pages: status, which says the same in words, takes twice as long.
 ProcessBytes process_bytes() {
-  const std::string status = read_kernel_file("/proc/self/status").value_or("");
-  const auto bytes = [&status](std::string_view key) {
-    return static_cast<int64_t>(meminfo_bytes(status, key).value_or(0));
-  };
-  return {.resident = bytes("VmRSS:"), .mapped = bytes("VmSize:")};
+  const UniqueFd fd(::open("/proc/self/statm", O_RDONLY | O_CLOEXEC));
+  char text[128];
+  const ssize_t count = fd ? ::read(fd.get(), text, sizeof text) : -1;
+  if (count <= 0) return {};
+  int64_t pages[2] = {0, 0};
+  std::string_view line(text, static_cast<size_t>(count));
+  for (int64_t& number : pages) {
+    const std::string_view word = take_word(line);
+    std::from_chars(word.data(), word.data() + word.size(), number);
+  }
+  static const int64_t page = ::sysconf(_SC_PAGESIZE);
+  return {.resident = pages[1] * page, .mapped = pages[0] * page};
 }
 
 int64_t made_code_bytes_of(std::string_view maps) {

@@ -21,7 +21,7 @@ struct ProcessBytes {
   int64_t mapped = 0;    ///< addresses, whether there is memory behind them or not
 };
 
-/// Of this process: about 10 us.
+/// Of this process: some 5 us.
 ProcessBytes process_bytes();
 
 /// Executable addresses that no file is behind: code that was made at run time. Of the text of

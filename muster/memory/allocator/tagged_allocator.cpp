@@ -78,8 +78,8 @@ void describe_refusal(size_t bytes, int64_t live, const std::string& words, bool
   throw std::bad_alloc();  // not reached: the check has thrown
 }
 
-/// Charges the bytes, or throws with nothing changed.
-void admit(size_t size) {
+/// Charges the bytes, or throws with nothing changed. Returns what is live with them.
+int64_t admit(size_t size) {
   CpuMemory& memory = cpu_memory();
   const auto bytes = static_cast<int64_t>(size);
   if (memory.faults.fails_now())
@@ -98,16 +98,17 @@ void admit(size_t size) {
                                " is free."));
   }
   memory.allocations.fetch_add(1, kRelaxed);
+  return now;
 }
 
-void raise_peak() {
+/// Whose the bytes of a peak are is asked of tagged blocks alone: below Level::kTags no copy is made.
+void raise_peak(int64_t now, Level level) {
   CpuMemory& memory = cpu_memory();
-  const int64_t now = memory.current.load(kRelaxed);
   int64_t peak = memory.peak.load(kRelaxed);
   if (now <= peak) return;
   while (now > peak && !memory.peak.compare_exchange_weak(peak, now, kRelaxed)) {
   }
-  memory.shares.peak_rose();
+  if (level >= Level::kTags) memory.shares.peak_rose();
 }
 
 void* from_inner(size_t bytes) {
@@ -160,7 +161,7 @@ void drop(void* data) {
   if (data == nullptr) return;
   CpuMemory& memory = cpu_memory();
   if (!is_ours(data)) {  // raw memory of the time before us
-    memory.inner->raw_deallocate(data);
+    memory.give_back(data);
     return;
   }
   Block& block = *Block::of(data);
@@ -175,7 +176,7 @@ void drop(void* data) {
     memory.freed.fetch_add(1, kRelaxed);
   }
   block.mark = 0;
-  memory.inner->raw_deallocate(&block);
+  memory.give_back(&block);
 }
 
 class TaggedAllocator final : public c10::Allocator {
@@ -188,7 +189,7 @@ class TaggedAllocator final : public c10::Allocator {
       throw_out_of_memory(bytes, memory.current.load(kRelaxed), "No machine has that.");
     const Level level = memory.level.load(kRelaxed);
     const bool counted = level != Level::kOff;
-    if (counted) admit(bytes);
+    const int64_t live = counted ? admit(bytes) : 0;
     void* base = nullptr;
     try {
       base = from_inner(bytes);
@@ -204,7 +205,7 @@ class TaggedAllocator final : public c10::Allocator {
     block->mark = Block::seal(block->data());
     if (counted) block->flags = Block::kCounted;
     if (level >= Level::kTags) tag(*block, level);
-    if (counted) raise_peak();
+    if (counted) raise_peak(live, level);
     return {block->data(), block->data(), &drop, c10::Device(c10::kCPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &drop; }
@@ -214,11 +215,6 @@ class TaggedAllocator final : public c10::Allocator {
 };
 
 }  // namespace
-
-CpuMemory& cpu_memory() {
-  static auto* const memory = new CpuMemory;
-  return *memory;
-}
 
 c10::Allocator* make_tagged_allocator() { return new TaggedAllocator; }
 

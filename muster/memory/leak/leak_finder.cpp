@@ -93,7 +93,7 @@ LeakFinder::LeakFinder(Tracker& tracker, const LeakOptions& options) {
   const uint32_t first = tracker.iteration() + static_cast<uint32_t>(options.warm_up);
   tracker.at_end([impl = impl_.get(), first](const IterationMemory& iteration) {
     impl->survey.add(iteration,
-                     impl->tracker.module(),
+                     impl->tracker,
                      static_cast<size_t>(impl->options.window),
                      iteration.iteration >= first,
                      kKernelShare * static_cast<double>(impl->options.least_bytes_per_iteration));

@@ -9,7 +9,6 @@
 #include "muster/base/error.h"
 #include "muster/memory/allocator/counters.h"
 #include "muster/memory/allocator/cpu_memory.h"
-#include "muster/memory/allocator/process_bytes.h"
 #include "muster/memory/leak/growth.h"
 
 namespace muster::memory {
@@ -20,8 +19,8 @@ constexpr size_t kSuspicionEnds = 6;
 /// Metered ends that a scope is told from.
 constexpr int64_t kMeteredEnds = 3;
 
-std::optional<c10::Device> device_of(const torch::nn::Module& module) {
-  for (const at::Tensor& parameter : module.parameters()) {
+std::optional<c10::Device> device_of(std::span<const at::Tensor> parameters) {
+  for (const at::Tensor& parameter : parameters) {
     if (parameter.defined() && !parameter.is_cpu()) return parameter.device();
   }
   return std::nullopt;
@@ -62,21 +61,32 @@ Outside::~Outside() {
   if (metered_) stop_scope_meter();
 }
 
-void Outside::add_code(size_t window) {
-  const std::vector<int64_t>& heaps = heap.values();
-  const bool grew = heaps.size() < 2 || heaps.back() > heaps[heaps.size() - 2];
-  code.add(grew ? made_code_bytes() : code.values().back(), window);
+/// Mappings of a process with LibTorch are hundreds of lines, which take longer to read than all else here. New
+/// code takes addresses, or a heap that is larger than it was in the window, by what is worth to be told.
+bool Outside::looks_for_code(const ProcessBytes& process, double suspicious) const {
+  const std::span<const int64_t> heaps(heap.values());
+  if (code.values().empty() || process.mapped > mapped_with_code_) return true;
+  const bool has_grown = static_cast<double>(heaps.back() - least_heap_) >= suspicious / 2;
+  return has_grown && heaps.back() > *std::ranges::max_element(heaps.first(heaps.size() - 1));
 }
 
-void Outside::add_process(const IterationMemory& memory, size_t window) {
-  const ProcessBytes process = process_bytes();
+void Outside::add_code(const ProcessBytes& process, size_t window, double suspicious) {
+  const bool looks = looks_for_code(process, suspicious);
+  if (looks) mapped_with_code_ = process.mapped;
+  least_heap_ = looks ? heap.values().back() : std::min(least_heap_, heap.values().back());
+  code.add(looks ? made_code_bytes() : code.values().back(), window);
+}
+
+void Outside::add_process(const IterationMemory& memory,
+                          const ProcessBytes& process,
+                          size_t window) {
   if (memory.heap_from_system == 0 || process.resident == 0) return;  // one of them does not tell
   resident.add(process.resident - memory.other_heap_bytes - cpu_counters().current, window);
   mapped.add(process.mapped - memory.heap_from_system, window);
 }
 
-void Outside::add_device(const torch::nn::Module& module, size_t window) {
-  device = device_of(module);
+void Outside::add_device(std::span<const at::Tensor> parameters, size_t window) {
+  device = device_of(parameters);
   if (!device) return;
   try {
     waiting.add(waiting_bytes(*device), window);
@@ -107,13 +117,14 @@ void Outside::meter(double suspicious) {
 }
 
 void Outside::add(const IterationMemory& memory,
-                  const torch::nn::Module& module,
+                  std::span<const at::Tensor> parameters,
                   size_t window,
                   double suspicious) {
   heap.add(memory.other_heap_bytes, window);
-  add_code(window);
-  add_process(memory, window);
-  add_device(module, window);
+  const ProcessBytes process = process_bytes();
+  add_code(process, window, suspicious);
+  add_process(memory, process, window);
+  add_device(parameters, window);
   meter(suspicious);
 }
 

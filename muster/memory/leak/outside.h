@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
-#include <torch/nn/module.h>
 
+#include "muster/memory/allocator/process_bytes.h"
 #include "muster/memory/allocator/scope_meter.h"
 #include "muster/memory/leak/series.h"
 #include "muster/memory/tracker/tracker.h"
@@ -24,7 +26,7 @@ class Outside {
   Outside& operator=(const Outside&) = delete;
 
   Series heap;      ///< IterationMemory::other_heap_bytes
-  Series code;      ///< made_code_bytes(), looked at where the heap has grown
+  Series code;      ///< made_code_bytes(), see looks_for_code()
   Series resident;  ///< of the process, without what its heap has in use; empty: not told
   Series mapped;    ///< addresses, without those of its heap; empty: not told
   // Of the device that the module's first parameter off the CPU is on; empty where it does not count:
@@ -33,9 +35,9 @@ class Outside {
   Series device_bytes, device_blocks;  ///< live ones
   Series pinned;                       ///< held_pinned_bytes()
 
-  /// `suspicious`: bytes per iteration that are worth a scope meter.
+  /// `parameters`: the module's. `suspicious`: bytes per iteration that are worth a scope meter.
   void add(const IterationMemory& memory,
-           const torch::nn::Module& module,
+           std::span<const at::Tensor> parameters,
            size_t window,
            double suspicious);
 
@@ -43,11 +45,14 @@ class Outside {
   uint32_t scope_of(Gauge gauge, double bytes_per_iteration) const;
 
  private:
-  void add_code(size_t window);
-  void add_process(const IterationMemory& memory, size_t window);
-  void add_device(const torch::nn::Module& module, size_t window);
+  bool looks_for_code(const ProcessBytes& process, double suspicious) const;
+  void add_code(const ProcessBytes& process, size_t window, double suspicious);
+  void add_process(const IterationMemory& memory, const ProcessBytes& process, size_t window);
+  void add_device(std::span<const at::Tensor> parameters, size_t window);
   void meter(double suspicious);
 
+  // Of when code was looked for last, ProcessBytes::mapped; and the least heap since.
+  int64_t mapped_with_code_ = 0, least_heap_ = 0;
   bool metered_ = false;
   int64_t metered_ends_ = 0;
   ScopeChanges changes_;  // since the meter began

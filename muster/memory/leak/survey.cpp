@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <iterator>
 
+#include <torch/nn/module.h>
+
 namespace muster::memory {
 namespace {
 
@@ -126,8 +128,20 @@ void Survey::survey_evaluations() {
   }
 }
 
+/// Names are made only where they are told: to walk a module for them costs more than all else here.
+void Survey::survey_gradients(const Tracker& tracker) {
+  grad_with_graph.clear();
+  const auto has_graph = [](const at::Tensor& parameter) {
+    const at::Tensor& gradient = parameter.grad();
+    return gradient.defined() && gradient.requires_grad();
+  };
+  if (std::ranges::none_of(tracker.parameters(), has_graph)) return;
+  for (const auto& named : tracker.module().named_parameters())
+    if (has_graph(named.value())) grad_with_graph.push_back(named.key());
+}
+
 void Survey::add(const IterationMemory& memory,
-                 const torch::nn::Module& module,
+                 const Tracker& tracker,
                  size_t window,
                  bool looked_at,
                  double suspicious) {
@@ -140,15 +154,11 @@ void Survey::add(const IterationMemory& memory,
   ++ends;
   survey_blocks(memory_iteration(), window);
   survey_nodes(memory_iteration(), window);
-  outside.add(memory, module, window, suspicious);
+  outside.add(memory, tracker.parameters(), window, suspicious);
   earlier_nodes_run.add(backward.of_earlier_iterations, window);
   if (!chains.empty()) ++chained_ends;
   for (const ChainedOperator& chain : chains) chained[{chain.scope, chain.op}] += chain.count;
-  grad_with_graph.clear();
-  for (const auto& named : module.named_parameters()) {
-    const at::Tensor& gradient = named.value().grad();
-    if (gradient.defined() && gradient.requires_grad()) grad_with_graph.push_back(named.key());
-  }
+  survey_gradients(tracker);
 }
 
 }  // namespace muster::memory

@@ -10,8 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include <torch/nn/module.h>
-
 #include "muster/memory/allocator/nodes.h"
 #include "muster/memory/allocator/operators.h"
 #include "muster/memory/leak/outside.h"
@@ -89,7 +87,7 @@ struct Survey {
 
   /// Of an end past the warm-up if `looked_at`. `suspicious`: see Outside.
   void add(const IterationMemory& iteration,
-           const torch::nn::Module& module,
+           const Tracker& tracker,
            size_t window,
            bool looked_at,
            double suspicious);
@@ -98,6 +96,7 @@ struct Survey {
   void survey_blocks(uint32_t iteration, size_t window);
   void survey_nodes(uint32_t iteration, size_t window);
   void survey_evaluations();
+  void survey_gradients(const Tracker& tracker);
 
   std::vector<int64_t> run_before_ = nodes_run_by_scope();
   std::map<uint32_t, int64_t> evaluated_before_;  // by scope

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <string_view>
+#include <utility>
 
 #include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
@@ -85,7 +86,13 @@ Tracker::~Tracker() {
 
 /// Walking a module makes the names of all its tensors, which costs more than all else here.
 void Tracker::look_at_module() {
-  parameters_ = module_.parameters();
+  parameters_.clear();
+  layers_.clear();
+  for (const auto& named : module_.named_parameters()) {
+    parameters_.push_back(named.value());
+    if (recorded_level() >= Level::kLayers)
+      layers_.push_back(layer_id(layer_of_parameter(named.key())));
+  }
   buffers_ = module_.buffers();
 }
 
@@ -153,15 +160,17 @@ void Tracker::name_operators() {
 
 void Tracker::map_layers() {
   if (recorded_level() < Level::kLayers) return;
+  if (layers_.size() != parameters_.size()) look_at_module();  // the recording has begun since
   std::vector<const c10::StorageImpl*> storages;
-  LayerMap layers;
-  for (const auto& named : module_.named_parameters()) {
-    const at::Tensor& parameter = named.value();
-    if (!parameter.defined() || !parameter.has_storage()) continue;
-    storages.push_back(parameter.storage().unsafeGetStorageImpl());
-    layers.emplace(storages.back(), layer_id(layer_of_parameter(named.key())));
-  }
+  storages.reserve(parameters_.size());
+  for (const at::Tensor& parameter : parameters_)
+    storages.push_back(parameter.defined() && parameter.has_storage()
+                           ? parameter.storage().unsafeGetStorageImpl()
+                           : nullptr);
   if (storages == mapped_) return;  // parameters seldom change their memory
+  LayerMap layers;
+  for (size_t i = 0; i < storages.size(); ++i)
+    if (storages[i] != nullptr) layers.emplace(storages[i], layers_[i]);
   mapped_ = std::move(storages);
   set_layers(std::move(layers));
 }
@@ -184,24 +193,29 @@ void Tracker::fill_layers() {
 }
 
 const IterationMemory& Tracker::end_iteration() {
-  const OwnerBytes peak = cpu_owner_bytes_at_peak();
+  const bool has_owners = options_.level >= Level::kTags;  // else what was there at the start stays
+  const OwnerBytes peak = has_owners ? cpu_owner_bytes_at_peak() : OwnerBytes{};
   const Counters counters = cpu_counters();
-  const int64_t allocations_of_last = last_.allocations;
-  last_ = {.iteration = iteration_};
+  const IterationMemory before = std::exchange(last_, {.iteration = iteration_});
   last_.allocations = counters.allocations - allocations_before_;
-  const HeapBytes heap = heap_bytes();
-  last_.other_heap_bytes = std::max<int64_t>(0, heap.in_use - counters.current);
-  last_.heap_from_system = heap.from_system;
-  if (recorded_level() >= Level::kLayers) fill_layers();
-  if (options_.level >= Level::kTags) {  // else what was there at the start stays
-    // A module that has got a tensor has allocated it, as a rule in an iteration like no other.
-    if (is_looked_at(iteration_) || last_.allocations != allocations_of_last) look_at_module();
-    claim();
+  if (recorded_level() >= Level::kTags || is_looked_at(iteration_)) {
+    const HeapBytes heap = heap_bytes();
+    last_.other_heap_bytes = std::max<int64_t>(0, heap.in_use - counters.current);
+    last_.heap_from_system = heap.from_system;
+  } else {  // the heap is asked in more instructions than all else here takes
+    last_.other_heap_bytes = before.other_heap_bytes;
+    last_.heap_from_system = before.heap_from_system;
   }
+  if (recorded_level() >= Level::kLayers) fill_layers();
+  // A module that has got a tensor has allocated it, as a rule in an iteration like no other.
+  if ((has_owners || recorded_level() >= Level::kLayers) &&
+      (is_looked_at(iteration_) || last_.allocations != before.allocations))
+    look_at_module();
+  if (has_owners) claim();
   const int64_t unrecorded = sum_of(unrecorded_);
   last_.end_bytes = counters.current + unrecorded;
   last_.peak_bytes = counters.peak + unrecorded;
-  if (options_.level >= Level::kTags) {
+  if (has_owners) {
     last_.at_end = cpu_owner_bytes();
     last_.at_peak = peak;
     // Blocks of a time when counters alone were recorded have no owner.

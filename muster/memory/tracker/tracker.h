@@ -44,9 +44,10 @@ struct IterationMemory {
   OwnerBytes at_peak{};
   /// Of Level::kLayers; most at the peak first.
   std::vector<LayerBytes> layers = {};
-  /// other_heap_bytes() at the end.
+  /// other_heap_bytes() at the end; of Level::kCounters at the last end that was looked at (see
+  /// TrackerOptions::looks_every).
   int64_t other_heap_bytes = 0;
-  /// Addresses that the C library's heap has taken then; 0 where it does not tell.
+  /// Addresses that the C library's heap had taken then; 0 where it does not tell.
   int64_t heap_from_system = 0;
   /// Of the device that the module's parameters are on, if not the CPU and counted.
   std::optional<Counters> device = std::nullopt;
@@ -107,6 +108,8 @@ class Tracker {
     listener_ = std::move(listener);
   }
   torch::nn::Module& module() const { return module_; }
+  /// The module's, as they were when it was looked at last; see TrackerOptions::looks_every.
+  const std::vector<at::Tensor>& parameters() const { return parameters_; }
 
  private:
   /// Memory that the allocator has not seen.
@@ -143,6 +146,7 @@ class Tracker {
   uint32_t iteration_ = 1;
   int64_t allocations_before_ = 0;
   std::vector<at::Tensor> parameters_, buffers_;
+  std::vector<uint32_t> layers_;  // layer_id() of each parameter, of Level::kLayers
   std::vector<Unrecorded> unrecorded_storages_;
   OwnerBytes unrecorded_{};
   std::optional<c10::Device> device_;
