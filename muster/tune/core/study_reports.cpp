@@ -1,6 +1,11 @@
 // Reports of a study's trials, and what they are answered.
 #include <algorithm>
+#include <cctype>
 #include <cmath>
+#include <compare>
+#include <cstddef>
+#include <iterator>
+#include <optional>
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
@@ -18,10 +23,70 @@ std::vector<std::string> names_of(const Metrics& metrics) {
 
 std::string on_one_line(std::string_view text) { return join(split(text, '\n'), "; "); }
 
+std::vector<std::string> words_of(std::string_view name) {
+  std::vector<std::string> words(1);
+  for (const char c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) {
+      words.emplace_back();
+    } else {
+      words.back() += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    }
+  }
+  std::erase(words, "");
+  return words;
+}
+
+/// Letters that two words have in common if one is short for the other, as "val" for "validate"; else 0.
+size_t in_common(std::string_view a, std::string_view b) {
+  const size_t shorter = std::min(a.size(), b.size());
+  const bool is_short_for = shorter >= 3 && a.substr(0, shorter) == b.substr(0, shorter);
+  return a == b || is_short_for ? shorter : 0;
+}
+
+/// How much two names say the same, by what counts first.
+struct Likeness {
+  size_t last = 0;  ///< letters of what is measured, which stands last: "validate_accuracy"
+  size_t all = 0;
+  ptrdiff_t more = 0;  ///< words less one, negative: of "loss" and "train_loss" the plain one
+
+  auto operator<=>(const Likeness&) const = default;
+};
+
+Likeness likeness(std::string_view name, std::string_view other) {
+  const std::vector<std::string> words = words_of(name), others = words_of(other);
+  if (words.empty() || others.empty()) return {};
+  size_t all = 0;
+  for (const std::string& word : words) {
+    size_t most = 0;
+    for (const std::string& one : others) most = std::max(most, in_common(word, one));
+    all += most;
+  }
+  if (all == 0) return {};
+  return {in_common(words.back(), others.back()), all, 1 - std::ssize(others)};
+}
+
+/// A slip of the hand, else the name with most words in common; nothing if none has any.
+std::optional<std::string> closest(const std::string& name,
+                                   const std::vector<std::string>& reported) {
+  if (auto near = nearest(name, reported)) return near;
+  std::optional<std::string> best;
+  Likeness most;
+  for (const std::string& other : reported) {
+    const Likeness alike = likeness(name, other);
+    if (alike.all > 0 && alike > most) most = alike, best = other;
+  }
+  return best;
+}
+
 /// Either side may be the misspelt one.
 std::string how_to_name(const std::string& metric, const std::vector<std::string>& reported) {
-  const std::string other = nearest(metric, reported).value_or(reported[0]);
-  return concat("let the trial report \"", metric, "\", or the study have metric = \"", other, '"');
+  std::vector<std::string> quoted;
+  for (const std::string& name : reported) quoted.push_back(concat('"', name, '"'));
+  const auto other = closest(metric, reported);
+  return concat("let the trial report \"",
+                metric,
+                "\", or the study have metric = ",
+                other ? concat('"', *other, '"') : join(quoted, " or "));
 }
 
 }  // namespace

@@ -168,6 +168,9 @@ int Database::open(const std::string& name, int flags) {
 // files would be there and do. Without a log the database is all there is: SQLite reads it as one
 // that does not change ("immutable"). With a log, of a tuner that was killed, what it holds would
 // be missing: database and log are copied and read there.
+// Who may write opens the file as who writes does, and is kept from it by query_only: a connection that
+// is open to read alone makes the files as well, but the last one to close removes them only if it may
+// write the database, into which it brings what the log has.
 // Who may not write the database makes no files beside it either, though the folder may let them: they
 // would be theirs, and the owner's next tuner could not write them. Where the files are there, somebody
 // has the database open, and they are read as they are.
@@ -177,8 +180,8 @@ void Database::open_to_read() {
   const bool may_open = ::faccessat(AT_FDCWD, file_.c_str(), W_OK, AT_EACCESS) == 0 ||
                         std::filesystem::exists(file_.string() + "-shm", ignored);
   if (may_open) {
-    const int code = open(file_.string(), SQLITE_OPEN_READONLY);
-    if (code == SQLITE_OK && can_be_read()) return;
+    const int code = open(file_.string(), SQLITE_OPEN_READWRITE);  // or read alone, if it must be
+    if (code == SQLITE_OK && can_be_read()) return run("PRAGMA query_only = ON");
   }
   const auto log_bytes = std::filesystem::file_size(file_.string() + "-wal", ignored);
   if (!ignored && log_bytes > 0) return open_copy();
