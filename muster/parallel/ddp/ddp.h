@@ -228,6 +228,8 @@ class DistributedDataParallel {
 
   /// The cap in use: the one that is being tried while kAutoBucketBytes searches.
   int64_t bucket_bytes_cap() const { return sync_->bucket_bytes_cap(); }
+  /// For a report of memory that ran out.
+  BucketMemory bucket_memory() const { return sync_->bucket_memory(); }
 
  private:
   void check_module() {

@@ -227,6 +227,17 @@ const NamedTensors& GradientSync::bucketed() const {
   return direct_ ? direct_->small() : parameters_;
 }
 
+BucketMemory GradientSync::bucket_memory() const {
+  BucketMemory memory{.is_making = makes_buckets_};
+  if (!reducer_) return memory;
+  for (const auto& [name, parameter] : bucketed())
+    memory.once += static_cast<int64_t>(parameter.nbytes());
+  const bool are_made_anew = options_.static_graph || !options_.find_unused_parameters;
+  memory.most_sets = are_made_anew ? 2 : 1;
+  memory.sets = reducer_->should_rebuild_buckets() ? 1 : memory.most_sets;
+  return memory;
+}
+
 void GradientSync::use_buckets_alone() {
   if (!direct_) return;
   drop_reducer();  // its communication hook is direct_'s
@@ -247,7 +258,9 @@ void GradientSync::prepare_reducer(bool training) {
   if (unfinished && direct_->has_buckets()) refuse_missing(direct_->missing());
   try {
     if (training && guard_->sync) reducer_->prepare_for_forward();
+    makes_buckets_ = training;
     if (training) reducer_->rebuild_buckets();
+    makes_buckets_ = false;
   } catch (const c10::Error& error) {
     explain(error);
   }

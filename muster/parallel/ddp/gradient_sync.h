@@ -12,6 +12,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "muster/distributed/process_group.h"
+#include "muster/parallel/ddp/bucket_memory.h"
 #include "muster/parallel/ddp/join.h"
 #include "muster/parallel/hook/comm_hook.h"
 #include "muster/parallel/module/tensors.h"
@@ -121,6 +122,8 @@ class GradientSync {
   void load_state(const NamedTensors& state);
 
   int64_t bucket_bytes_cap() const { return bucket_bytes_cap_; }
+  /// For a report of memory that ran out.
+  BucketMemory bucket_memory() const;
   const distributed::ProcessGroup& group() const { return group_; }
 
  private:
@@ -172,6 +175,7 @@ class GradientSync {
   bool paused_ = false;           // no_sync has begun where gradients were expected
   // The last forward was synchronised, so the next one starts from rank 0's buffers.
   bool buffers_due_ = true;
+  bool makes_buckets_ = false;  // anew, or has thrown
 };
 
 }  // namespace muster::parallel

@@ -267,6 +267,9 @@ class ShardedDataParallel {
   void register_comm_hook(CommHookFunction hook) {
     register_comm_hook(make_comm_hook(std::move(hook)));
   }
+  /// Of stage 1, whose averages are DistributedDataParallel's.
+  BucketMemory bucket_memory() const { return ddp_ ? ddp_->bucket_memory() : BucketMemory(); }
+
   /// As DistributedDataParallel's: of the hook, and of the buckets of stage 1.
   NamedTensors state() const { return ddp_ ? ddp_->state() : core_->hook_state(); }
   /// Throws a usage error if it does not fit, one of stage 1 into another stage, say.

@@ -67,7 +67,10 @@ std::optional<MemoryNeeds> Trainer::memory_needs(const memory::OomFacts& facts) 
   using memory::Owner;
   const auto missing = facts.missing();
   if (!missing || !facts.live || !facts.free) return std::nullopt;
-  if (in_ != MemoryFailure::In::kCut && !facts.by_owner) return std::nullopt;
+  using In = MemoryFailure::In;
+  // Of what is not on the device yet nobody has anything.
+  const bool is_start = in_ == In::kWeights || in_ == In::kParts || in_ == In::kCut;
+  if (!is_start && !facts.by_owner) return std::nullopt;
   MemoryNeeds needs{.room = static_cast<double>(*facts.live + facts.idle.value_or(0) + *facts.free),
                     .missing = static_cast<double>(*missing)};
   const double asked = static_cast<double>(tensor::block_bytes(device_, *facts.asked));
@@ -79,22 +82,37 @@ std::optional<MemoryNeeds> Trainer::memory_needs(const memory::OomFacts& facts) 
   const bool has_whole = !strategy.divides_model || strategy.ranks_per_replica != nullptr;
   needs.weights = sum_of(facts, {Owner::kParameter, Owner::kBuffer}) + averages;
   double rest = static_cast<double>(*facts.live) - needs.weights - held - state;
-  if (strategy.fills_buckets && plan_.world_size > 1 && !guard_) {  // which nobody else tells of
-    const double buckets = std::max(0.0, std::min(rest, gradients.all - held));
-    held += buckets;
-    rest -= buckets;
+  double buckets = gradients.all;  // which nobody else tells of
+  bool makes_buckets = false;
+  for (const auto& part : parts_) {
+    const parallel::BucketMemory memory = part->strategy().bucket_memory();
+    const auto once = static_cast<double>(memory.once);
+    buckets += once * static_cast<double>(memory.sets - 1);
+    needs.spare_buckets += once * static_cast<double>(memory.most_sets - 1);
+    makes_buckets |= memory.is_making;
+  }
+  if (has_begun_) needs.inputs = bytes_of_batches();
+  if (strategy.fills_buckets && plan_.world_size > 1 && !guard_) {
+    // Made before a forward, they lie beside batches alone.
+    const double most = makes_buckets ? rest - needs.inputs : rest;
+    const double of_buckets = std::max(0.0, std::min(most, buckets - held));
+    rest -= of_buckets;
+    held = std::max(held, std::min(held + of_buckets, gradients.all));
   }
   needs.gradients = has_whole ? std::max(held, gradients.all) : held;
-  needs.largest_gradient = gradients.largest;
+  needs.largest_gradient = std::max(gradients.largest, in_ == In::kWeights ? asked : 0);
+  needs.state_is_held = state > 0;
   needs.state = state > 0 ? state : needs.gradients * state_share();
   const auto found = memory::out_of_memory_in(std::current_exception());
   // Where weights come and go, a unit's are asked for at any time.
   const bool may_be_weights = goes_back_ ||
                               (strategy.places_units && strategy.ranks_per_replica == nullptr) ||
                               (found && found->where.find("backward") != std::string::npos);
+  needs.is_second_gradient =
+      may_be_weights && gradients.sizes.contains(asked) && held >= gradients.all;
   needs.of_batch =
-      std::max(0.0, rest) + (may_be_weights && gradients.sizes.contains(asked) ? 0 : asked);
-  if (has_begun_) needs.inputs = bytes_of_batches();
+      std::max(0.0, rest) +
+      (makes_buckets || (may_be_weights && gradients.sizes.contains(asked)) ? 0 : asked);
   return needs;
 }
 

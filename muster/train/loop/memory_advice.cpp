@@ -34,6 +34,7 @@ class Bounds {
     if (strategy.with_one_piece != nullptr)
       in_one_piece_ = strategy.with_one_piece(plan, plan.strategy_params);
     adds_ |= !in_one_piece_.empty();
+    is_row_ = strategy.ranks_per_replica != nullptr;
     fills_buckets_ = strategy.fills_buckets && plan.world_size > 1 && !makes_again(plan);
   }
 
@@ -43,7 +44,20 @@ class Bounds {
 
   /// Whether a step may fit, of however few samples; of several pieces, or one.
   bool may_fit(bool adds) const { return !bytes_ || held(adds) + bytes_->state <= room(); }
-  bool may_fit_without_state() const { return !bytes_ || held(adds_) <= room(); }
+  /// The same without state, where that is more room than there was.
+  bool less_state_frees() const {
+    if (!bytes_ || held(adds_) > room()) return false;
+    return !may_fit(adds_) || (bytes_->state_is_held && bytes_->state >= bytes_->missing);
+  }
+  /// A step that could be made again would fit, which has no buckets.
+  bool may_fit_without_buckets() const {
+    return has_spare_buckets() &&
+           held(adds_ || has_smaller()) - bytes_->spare_buckets + bytes_->state <= room();
+  }
+  /// All gradients are on the rank, and their buckets once more.
+  bool has_spare_buckets() const { return bytes_ && bytes_->spare_buckets > 0; }
+  /// A tensor is never cut, but into shards behind it.
+  bool largest_fits() const { return !bytes_ || bytes_->largest_gradient <= bytes_->room; }
   bool weights_fit() const { return !bytes_ || bytes_->weights <= bytes_->room; }
   /// What very many ranks that share gradients and state leave on each: the weights, a bucket, and a
   /// gradient on its way there.
@@ -73,6 +87,15 @@ class Bounds {
   bool frees(double share, double more = 0) const {
     return !bytes_ || (share > 0 && share * bytes_->of_batch - more >= bytes_->missing);
   }
+  /// Whether a batch may fit in several pieces, or in more of them: the batch is there as a whole, and in
+  /// a pipeline what waits to be sent. A second gradient that found no room there finds none in more.
+  bool pieces_may_fit() const {
+    if (!bytes_) return true;
+    if (is_row_ && adds_ && bytes_->is_second_gradient) return false;
+    constexpr double kWaits = 0.25;
+    const double waits = is_row_ ? kWaits * std::max(0.0, bytes_->of_batch - bytes_->inputs) : 0;
+    return held(true) - bytes_->spare_buckets + bytes_->state + bytes_->inputs + waits <= room();
+  }
   bool has_smaller() const { return samples_ > least_; }
   /// Without what a sample takes at least. Nothing: not known.
   double room() const {
@@ -95,14 +118,14 @@ class Bounds {
 
  private:
   double held(bool adds) const {
-    return bytes_->weights + bytes_->gradients +
+    return bytes_->weights + bytes_->gradients + bytes_->spare_buckets +
            (adds || fills_buckets_ ? bytes_->largest_gradient : 0);
   }
 
   const std::optional<MemoryNeeds>& bytes_;
   double samples_;
   double least_;
-  bool adds_, fills_buckets_ = false;
+  bool adds_, fills_buckets_ = false, is_row_ = false;
   std::string in_one_piece_;
 };
 
@@ -129,7 +152,7 @@ std::string placing_strategies(const FitPlan& plan,
     const bool is_refused = makes_again(plan) && !entry->splits_steps;
     names.push_back(concat(entry->name, is_refused ? " (without --on-oom)" : ""));
   }
-  if (names.empty()) return "";
+  if (names.empty() || !bounds.largest_fits()) return "";
   return concat("--strategy ", join(names, " or "), " on several devices");
 }
 
@@ -149,6 +172,11 @@ std::string smaller_part(const FitPlan& plan,
     return placing_strategies(plan, failure, bounds);
   const bool splits = makes_again(plan);
   const bool is_placed = failure.has_units && bounds.shards_fit(failure.units);
+  if (strategy.divides_model && bounds.has_spare_buckets()) {
+    const bool shares_state = bounds.less_state_frees();
+    return concat(
+        "--strategy zero2", is_placed ? " or fsdp" : "", shares_state ? " or more devices" : "");
+  }
   if (strategy.divides_model)
     return splits || !is_placed ? "more devices" : "--strategy fsdp or more devices";
   return !is_placed ? "--strategy zero2 on several devices"
@@ -191,6 +219,12 @@ std::string smaller_state(const FitPlan& plan) {
                 without.size() > 1 ? " have none)" : " has none)");
 }
 
+/// Empty: the run cannot have it.
+std::string split_steps(const FitPlan& plan, const MemoryFailure& failure, std::string_view what) {
+  if (!may_split(plan.options, plan)) return "";
+  return concat("--on-oom split", failure.sees_batches ? "-unequal" : "", ", which ", what);
+}
+
 /// What is left where no batch is to blame.
 std::string smaller_model(const FitPlan& plan, const MemoryFailure& failure, const Bounds& bounds) {
   std::vector<std::string> ways;
@@ -198,8 +232,9 @@ std::string smaller_model(const FitPlan& plan, const MemoryFailure& failure, con
   // More ranks share no smaller buckets.
   const bool of_weights = failure.in == In::kWeights || !bounds.weights_fit() ||
                           (failure.in == In::kParts && strategy_of(plan).divides_model);
-  if (is_step && !bounds.may_fit(bounds.adds()) && bounds.may_fit_without_state())
-    add(ways, smaller_state(plan));
+  if (is_step && bounds.less_state_frees()) add(ways, smaller_state(plan));
+  if (is_step && bounds.may_fit_without_buckets() && !makes_again(plan))
+    add(ways, split_steps(plan, failure, "averages gradients without buckets"));
   ways.emplace_back("a smaller model");
   add(ways, smaller_part(plan, failure, bounds, bounds.adds() || makes_again(plan), of_weights));
   if (is_step && bounds.may_fit(bounds.adds()) && may_recompute(plan, failure, bounds))
@@ -235,13 +270,12 @@ std::string smaller_steps(const FitPlan& plan, const MemoryFailure& failure, con
   if (bounds.batch_frees())
     ways.push_back(concat("a smaller --batch-size",
                           may_add ? " (with --accumulate-grad-batches for the same steps)" : ""));
-  if (strategy.with_smaller_pieces != nullptr && may_add && bounds.frees(kHalf)) {
+  if (strategy.with_smaller_pieces != nullptr && bounds.pieces_may_fit() && bounds.frees(kHalf)) {
     const std::string spec = strategy.with_smaller_pieces(plan, plan.strategy_params);
     if (!spec.empty()) ways.push_back(concat("more micro-batches (--strategy ", spec, ')'));
   }
-  if (!makes_again(plan) && may_add && bounds.batch_frees() && may_split(plan.options, plan))
-    ways.push_back(concat(
-        "--on-oom split", failure.sees_batches ? "-unequal" : "", ", which does so by itself"));
+  if (!makes_again(plan) && bounds.pieces_may_fit() && bounds.batch_frees())
+    add(ways, split_steps(plan, failure, "does so by itself"));
   if (may_recompute(plan, failure, bounds)) ways.emplace_back("--activation-checkpointing blocks");
   if (plan.precision.kind == Precision::kFloat32 && bounds.half_frees())
     ways.emplace_back("--precision bf16-mixed");

@@ -21,7 +21,9 @@ namespace muster::train {
 // step of several pieces (micro-batches of a pipeline, batches that are accumulated, parts of a step
 // that --on-oom split makes) adds each piece's gradient of a weight to the one that is there, which
 // holds both: autograd hands a gradient over as a whole tensor, also where the sum is made in place.
-// Where that is more than the room, no smaller piece helps, and fewer of them do.
+// Where that is more than the room, no smaller piece helps, and fewer of them do. Buckets that gradients
+// travel in are as much once more, from the second step on, and no batch frees them: their order is
+// settled by the first step, and the first ones live on beside those that are made then.
 // These are bounds from below: what is left out cannot help, and what is named may still not be
 // enough. Where bytes are not known (a device whose error has no numbers), all ways are named.
 
@@ -32,9 +34,12 @@ struct MemoryNeeds {
   double weights = 0;           ///< with buffers, and averages of them
   double gradients = 0;         ///< of all weights on this rank that train, one of each
   double largest_gradient = 0;  ///< of one weight
+  double spare_buckets = 0;     ///< beside gradients, in steps that are not made again
   double state = 0;             ///< the optimizer's, from its first step on
+  bool state_is_held = false;   ///< since an earlier step
   double of_batch = 0;          ///< at most so many follow the batch, what was asked for among them
-  double inputs = 0;            ///< of these, the batches themselves
+  bool is_second_gradient = false;  ///< which was asked for
+  double inputs = 0;                ///< of these, the batches themselves
 };
 
 /// Memory that ran out in a run, as far as advice depends on it.

@@ -43,6 +43,7 @@ class DdpStrategy : public Strategy {
   void accumulate(const std::function<void()>& pass) override;
   optim::Optimizer& optimizer() override { return *optimizer_; }
   bool wants_rehearsal() const override;
+  parallel::BucketMemory bucket_memory() const override { return ddp_.bucket_memory(); }
   tensor::NamedTensorList hook_state() const override;
   void load_hook_state(const tensor::NamedTensorList& state) override;
 

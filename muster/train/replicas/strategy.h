@@ -18,6 +18,7 @@
 #include "muster/distributed/process_group.h"
 #include "muster/memory/report/explain.h"
 #include "muster/optim/optimizer.h"
+#include "muster/parallel/ddp/bucket_memory.h"
 #include "muster/pipeline/simulate/timeline.h"
 #include "muster/tensor/named_tensors.h"
 #include "muster/train/plan/fit_plan.h"
@@ -173,6 +174,8 @@ class Strategy {
   /// What this rank holds of the model beside the module's tensors and what the optimizer knows: for a
   /// report of memory that ran out. Not collective.
   virtual std::vector<memory::OwnedTensor> owned_memory() const { return {}; }
+  /// Of buckets that gradients travel in: no batch makes them smaller. Not collective.
+  virtual parallel::BucketMemory bucket_memory() const { return {}; }
   /// The gradients of this rank that forward_backward() has dropped as it failed, the last time that it
   /// was called: for a report of memory that ran out. Not collective.
   virtual std::vector<memory::OwnedMemory> dropped_memory() const { return {}; }

@@ -69,6 +69,8 @@ class ZeroStrategy final : public Strategy {
     return all;
   }
 
+  parallel::BucketMemory bucket_memory() const override { return zero_.bucket_memory(); }
+
   // In stage 2 the buckets are laid out once and for all.
   bool wants_rehearsal() const override { return !shards_gradients_ && group().world_size() > 2; }
 

@@ -7,6 +7,7 @@
 
 #include "muster/base/file.h"
 #include "muster/base/json.h"
+#include "muster/base/text.h"
 
 #include "tests/process/train/capped_run.h"
 #include "tests/process/train/train_words.h"
@@ -47,6 +48,10 @@ std::string strategy_named_in(const std::string& hint) {
 Words small_evaluations(const fs::path& output, const Words& more, const std::string& batch) {
   Words words = wide(output, more, batch);
   *(std::find(words.begin(), words.end(), "--eval-batch-size") + 1) = "4";
+  if (std::find(more.begin(), more.end(), "--optimizer") != more.end()) {
+    const auto other = std::find(words.begin(), words.end(), "--optimizer");
+    words.erase(other, other + 2);
+  }
   return words;
 }
 
@@ -163,6 +168,57 @@ TEST(MemoryWaysCommand, AFailureAtTheStartLeavesAReport) {
   ASSERT_EQ(ranks.code, 1) << ranks.err;
   EXPECT_TRUE(fs::exists(runs.last() / "out_of_memory-rank0.json") ||
               fs::exists(runs.last() / "out_of_memory-rank1.json"));
+}
+
+// Weights, state, gradients in buckets, these once more, and a gradient of 65,536 on its way are 473,088
+// bytes, of whatever batch; without state 371,200, and a third set of buckets for a moment.
+TEST(MemoryWaysCommand, WhereBucketsDoNotFitItIsLessStateOrASplit) {
+  CappedRuns runs(470'000);
+  const Words words = joined(on_two("dp"), {"--optimizer", "sgd:momentum=0.9"});
+  const CappedRun fails = runs.run("4", words);
+  ASSERT_EQ(fails.code, 1) << fails.err;
+  EXPECT_THAT(hint_of(fails),
+              AllOf(HasSubstr("(--optimizer sgd:momentum=0 has none)"),
+                    HasSubstr("--on-oom split"),
+                    HasSubstr("--strategy zero2 or fsdp")));
+  EXPECT_THAT(hint_of(fails), Not(AnyOf(kOfActivations, HasSubstr("--batch-size"))));
+  EXPECT_EQ(runs.code("4", on_two("dp")), 0) << "without momentum";
+  EXPECT_EQ(runs.code("4", joined(words, {"--on-oom", "split"})), 0);
+  EXPECT_EQ(runs.code("4", joined(words, {"--activation-checkpointing", "blocks"})), 1);
+  EXPECT_EQ(runs.code("2", words), 1);
+}
+
+// The first layer is 32,768 bytes, the second one with a gradient 131,072; no strategy cuts a unit.
+TEST(MemoryWaysCommand, WhereATensorIsMoreThanTheDeviceItIsASmallerModel) {
+  for (const int64_t bytes : {20'000, 40'000}) {
+    CappedRuns runs(bytes);
+    for (const Words& words :
+         {Words{}, on_two("dp"), on_two("pipeline:split=0/1"), on_two("fsdp")}) {
+      SCOPED_TRACE(concat(bytes, words.empty() ? "" : words[1]));
+      const CappedRun fails = runs.run("8", words);
+      ASSERT_EQ(fails.code, 1) << fails.err;
+      EXPECT_THAT(hint_of(fails), HasSubstr("take a smaller model or a device with more memory"));
+    }
+  }
+}
+
+// Batches of 16,384 bytes and of the next step's, beside a second gradient.
+TEST(MemoryWaysCommand, WhereASecondGradientDoesNotFitBesideTheBatchNoMorePiecesAreNamed) {
+  CappedRuns pipeline(250'000);
+  const Words words = on_two("pipeline:split=0/1,micro_batches=1");
+  const CappedRun fails = pipeline.run("64", words);
+  ASSERT_EQ(fails.code, 1) << fails.err;
+  EXPECT_THAT(hint_of(fails), AllOf(HasSubstr("--batch-size"), Not(HasSubstr("micro-batches"))));
+  EXPECT_EQ(pipeline.code("64", on_two("pipeline:split=0/1,micro_batches=16")), 1);
+  EXPECT_EQ(pipeline.code("16", words), 0);
+
+  CappedRuns single(400'000);
+  const Words momentum{"--optimizer", "sgd:momentum=0.9"};
+  const CappedRun full = single.run("64", momentum);
+  ASSERT_EQ(full.code, 1) << full.err;
+  EXPECT_THAT(hint_of(full), AllOf(HasSubstr("--batch-size"), Not(HasSubstr("--on-oom"))));
+  EXPECT_EQ(single.code("64", joined(momentum, {"--on-oom", "split"})), 1);
+  EXPECT_EQ(single.code("16", momentum), 0);
 }
 
 TEST(MemoryWaysCommand, WhereNoBatchSizeIsFoundNothingIsNamedThatTheWeightsAloneExceed) {

@@ -241,6 +241,79 @@ TEST(MemoryAdvice, OfAStepWhoseStateWillNotFitIsLessState) {
                          "sgd:momentum=0 has none), a smaller model, "));
 }
 
+// Weights, their gradients, buckets as large once more and state, 100 kB each, with a 64 kB gradient on
+// its way. No batch makes any of that smaller; without state, or without buckets, it is 366 kB.
+TEST(MemoryAdvice, OfBucketsIsLessStateOrNoBucketsAndNothingOfTheBatch) {
+  const MemoryNeeds bytes{.room = 4e5,
+                          .missing = 9e3,
+                          .weights = 1e5,
+                          .gradients = 1e5,
+                          .largest_gradient = 65'536,
+                          .spare_buckets = 1e5,
+                          .state = 1e5,
+                          .state_is_held = true,
+                          .of_batch = 2e4,
+                          .inputs = 2e4};
+  const auto of = [&](const AdvisedRun& run) {
+    return advice(run, {.in = In::kStep, .row = 3, .bytes = bytes});
+  };
+  const auto less_state =
+      HasSubstr("take an optimizer with less state (--optimizer sgd:momentum=0");
+  const auto useless = Not(AnyOf(HasSubstr("--batch-size"),
+                                 HasSubstr("--activation-checkpointing"),
+                                 HasSubstr("--precision")));
+  for (const std::string strategy : {"ddp", "dp"})
+    EXPECT_THAT(of({.strategy = strategy, .ranks = 2}),
+                AllOf(less_state,
+                      useless,
+                      HasSubstr("--on-oom split, which averages gradients without buckets, "),
+                      HasSubstr("--strategy zero2 or fsdp on several devices")));
+  EXPECT_THAT(of({.strategy = "zero1", .ranks = 2}),
+              AllOf(less_state, useless, HasSubstr("--strategy zero2 or fsdp or more devices")));
+  const std::string without = advice(
+      {.strategy = "ddp", .ranks = 2, .optimizer = "sgd:momentum=0", .batch_per_rank = 1},
+      {.in = In::kStep,
+       .row = 3,
+       .bytes = MemoryNeeds{.room = 3e5, .weights = 1e5, .gradients = 1e5, .spare_buckets = 1e5}});
+  EXPECT_THAT(without, AllOf(Not(HasSubstr("less state")), HasSubstr("--on-oom split"), useless));
+}
+
+// A unit lies whole on some device, whatever the strategy and the number of devices.
+TEST(MemoryAdvice, OfATensorThatIsMoreThanTheDeviceIsASmallerModelAlone) {
+  const std::vector<UnitNeeds> units{{66'560, 0, 32'768}, {132'096, 0, 65'536}, {5'120, 0, 2'048}};
+  const MemoryNeeds small{.room = 20'000, .missing = 13'000, .largest_gradient = 32'768};
+  for (const std::string strategy : {"single", "ddp", "zero2", "fsdp", "pipeline:split=0/1"})
+    for (const auto& row : {units, std::vector<UnitNeeds>()}) {
+      if (row.empty() && (strategy == "fsdp" || strategy == "pipeline:split=0/1")) continue;
+      EXPECT_EQ(advice({.strategy = strategy, .ranks = 2},
+                       {.in = In::kWeights, .row = 3, .bytes = small, .units = row}),
+                "no batch size helps; take a smaller model or a device with more memory")
+          << strategy;
+    }
+}
+
+// A batch that is cut lies whole on the device while its pieces add a second gradient.
+TEST(MemoryAdvice, OfASecondGradientThatDoesNotFitBesideTheBatchIsNoSplit) {
+  MemoryNeeds bytes = two_gradients();
+  bytes.room = 250'000;
+  bytes.of_batch = 60'000;
+  bytes.inputs = 32'768;
+  const auto of = [&](const std::string& strategy, int64_t ranks) {
+    return advice({.strategy = strategy, .ranks = ranks, .optimizer = "sgd:momentum=0"},
+                  {.in = In::kStep, .row = 3, .bytes = bytes});
+  };
+  EXPECT_THAT(of("single", 1), HasSubstr("--on-oom split, which")) << "202 kB and 33 kB fit";
+  EXPECT_THAT(of("pipeline", 2), HasSubstr("more micro-batches"));
+  bytes.is_second_gradient = true;
+  EXPECT_THAT(of("pipeline", 2), Not(AnyOf(HasSubstr("micro-batches"), HasSubstr("--on-oom"))))
+      << "it was in more pieces than one";
+  bytes.is_second_gradient = false;
+  bytes.inputs = 49'152;
+  EXPECT_THAT(of("single", 1),
+              AllOf(HasSubstr("a smaller --batch-size"), Not(HasSubstr("--on-oom"))));
+  EXPECT_THAT(of("pipeline", 2), AllOf(HasSubstr("batch-size"), Not(HasSubstr("micro-batches"))));
+}
+
 // Of a 64 KiB layer between two small ones: measured it has two gradients.
 TEST(MemoryAdvice, OfACutThatIsMeasuredIsOneThatIsNamed) {
   const std::vector<UnitNeeds> units{{66'560, 0, 32'768}, {132'096, 0, 65'536}, {5'120, 0, 2'048}};
