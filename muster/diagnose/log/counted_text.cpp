@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,8 @@ namespace {
 /// numbers of their own.
 bool says_what_is_counted(std::string_view words) {
   constexpr std::array<std::string_view, 5> kCounting{"count", "total", "number", "rate", "far"};
-  constexpr size_t kMostWords = 4, kShortest = 4;
+  constexpr std::ptrdiff_t kMostWords = 4;
+  constexpr size_t kShortest = 4;
   const std::vector<std::string> parts = split(std::string(words), ' ');
   if (std::ranges::count_if(parts, [](const auto& part) { return !part.empty(); }) > kMostWords)
     return false;
