@@ -4,6 +4,7 @@
 #include <iterator>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -102,8 +103,10 @@ void count_classes(SurveyedRows& out,
 SurveyedRows survey_rows(std::string name,
                          const std::filesystem::path& path,
                          const formats::CsvDataOptions& options,
-                         const std::vector<std::string>& known) {
-  SurveyedRows out{.name = std::move(name), .rows = formats::read_labelled_rows(options, path)};
+                         const std::vector<std::string>& known,
+                         const std::optional<std::vector<std::string>>& empty = {}) {
+  SurveyedRows out{.name = std::move(name),
+                   .rows = formats::read_labelled_rows(options, path, {}, empty)};
   if (!options.is_measured()) count_classes(out, options, known);
   std::vector<int64_t> all(out.rows.table.rows.size());
   std::iota(all.begin(), all.end(), 0);
@@ -149,6 +152,7 @@ Json split_json(const SurveyedRows& split) {
           {"target", std::move(target)},
           {"imbalance", split.imbalance() == 0 ? Json() : Json(split.imbalance())},
           {"columns", std::move(columns)},
+          {"empty", split.rows.empty},
           {"width", split.width()},
           {"bad", std::move(bad)}};
 }
@@ -189,6 +193,12 @@ void print_split(std::ostream& out, const SurveyedRows& split, const InfoOptions
     out << column_grid("target", split.target, split.target_span, shown.width);
   }
   out << column_grid("column", split.rows.features, split.spans, shown.width);
+  if (const auto& empty = split.rows.empty; !empty.empty()) {
+    std::vector<std::string> names;
+    for (const std::string& column : empty) names.push_back(printable(column));
+    out << "empty    " << join(names, ", ") << (empty.size() == 1 ? ": it is" : ": they are")
+        << " left away\n";
+  }
   out << "numbers  " << split.width() << " of each row go to the model\n";
   if (split.classes.size() > 1 && split.imbalance() > 0)
     out << "balance  the largest class has " << fixed(split.imbalance(), 1)
@@ -207,11 +217,12 @@ void show_row_info(std::ostream& out, const InfoOptions& options) {
   std::vector<SurveyedRows> splits;
   splits.push_back(survey_rows(said.test.empty() ? "all" : "train", said.path, said, {}));
   if (!said.test.empty())
-    splits.push_back(survey_rows("test",
-                                 said.test,
-                                 said,
-                                 said.is_measured() ? std::vector<std::string>()
-                                                    : text::classes_of(splits[0].rows.targets)));
+    splits.push_back(survey_rows(
+        "test",
+        said.test,
+        said,
+        said.is_measured() ? std::vector<std::string>() : text::classes_of(splits[0].rows.targets),
+        splits[0].rows.empty));
   if (options.json) {
     Json json = Json::array();
     for (const SurveyedRows& split : splits) json.push_back(split_json(split));

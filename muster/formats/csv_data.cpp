@@ -126,7 +126,8 @@ void keep_measured_rows(Table& table, const CsvDataOptions& options) {
 
 LabelledRows read_labelled_rows(const CsvDataOptions& options,
                                 const std::filesystem::path& path,
-                                const LearnedRows& learned) {
+                                const LearnedRows& learned,
+                                const std::optional<std::vector<std::string>>& empty) {
   if (options.target.empty()) {
     throw usage_error({.refused = concat(kCsvDataOwner, " parameter \"target\""),
                        .rule = options.is_measured() ? "it is said which column is predicted"
@@ -135,10 +136,11 @@ LabelledRows read_labelled_rows(const CsvDataOptions& options,
   }
   LabelledRows out{.table = read_csv(options, path)};
   Table& table = out.table;
-  out.features = features_of(table,
-                             {.target = options.target,
-                              .drop = columns_in(options.drop),
-                              .categorical = columns_in(options.categorical)});
+  FeatureNames names{.target = options.target,
+                     .drop = columns_in(options.drop),
+                     .categorical = columns_in(options.categorical)};
+  names.empty = out.empty = empty ? *empty : empty_columns(table, names);
+  out.features = features_of(table, names);
   check_column_names(table, out, options.target);
   move_bad_cells(table, out.features, learned.features);
   const bool is_measured = options.is_measured();
@@ -157,6 +159,15 @@ LabelledRows read_labelled_rows(const CsvDataOptions& options,
   });
   sort_by_line(table.bad);
   return out;
+}
+
+std::vector<std::string> empty_remarks(const LabelledRows& rows) {
+  std::vector<std::string> remarks;
+  for (const std::string& column : rows.empty) {
+    remarks.push_back(concat(
+        "column \"", column, "\" of ", rows.table.name, " is empty in every row: it is left away"));
+  }
+  return remarks;
 }
 
 void check_classes(const Table& table,

@@ -66,18 +66,23 @@ Table read_csv(const CsvDataOptions& options, const std::filesystem::path& path)
 struct LabelledRows {
   Table table;                       ///< the others are in table.bad, in the order of the file
   std::vector<Feature> features;     ///< nothing is learned yet
+  std::vector<std::string> empty;    ///< columns that are no features: empty_columns()
   std::vector<std::string> targets;  ///< of table.rows, none of them blank that was not learned so
 };
+
+/// That such columns are left away, a sentence each.
+std::vector<std::string> empty_remarks(const LabelledRows& rows);
 
 /// A measured target, as a feature: its mean and deviation.
 Feature measured_target(const CsvDataOptions& options);
 
 /// `learned`: by a run that goes on, whose blank classes and categories stay; see says_no_class() and
-/// move_bad_cells(). Throws as read_table() and features_of(), and a usage error
+/// move_bad_cells(). `empty`: columns that the table of the training leaves away; nothing: it is this one. Throws as read_table() and features_of(), and a usage error
 /// where options.target is empty or no column, or no row has a number in a measured one.
 LabelledRows read_labelled_rows(const CsvDataOptions& options,
                                 const std::filesystem::path& path,
-                                const LearnedRows& learned = {});
+                                const LearnedRows& learned = {},
+                                const std::optional<std::vector<std::string>>& empty = {});
 
 /// Throws a usage error where the target's values, of which `classes` are the different ones, are measured or
 /// counted, and no classes: fractions, or nearly as many as there are rows.

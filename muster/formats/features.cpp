@@ -87,6 +87,21 @@ std::optional<double> number_in(const std::string& text) {
   return number && std::isfinite(*number) ? number : std::nullopt;
 }
 
+std::vector<std::string> empty_columns(const Table& table, const FeatureNames& names) {
+  std::vector<std::string> empty, filled;
+  if (table.rows.empty()) return empty;
+  for (size_t at = 0; at < table.columns.size(); ++at) {
+    const std::string& column = table.columns[at];
+    if (column == names.target || names_it(names.drop, column)) continue;
+    const bool is_empty = std::ranges::all_of(
+        table.rows, [at](const TableRow& row) { return trim(row.fields[at]).empty(); });
+    std::vector<std::string>& alike = is_empty ? empty : filled;
+    if (!names_it(alike, column)) alike.push_back(column);
+  }
+  std::erase_if(empty, [&](const std::string& column) { return names_it(filled, column); });
+  return empty;
+}
+
 std::vector<Feature> features_of(const Table& table, const FeatureNames& names) {
   column_named(table, names.target, "parameter \"target\"");
   for (const std::string& name : names.drop) column_named(table, name, "parameter \"drop\"");
@@ -96,6 +111,7 @@ std::vector<Feature> features_of(const Table& table, const FeatureNames& names) 
   for (size_t at = 0; at < table.columns.size(); ++at) {
     const std::string& column = table.columns[at];
     if (column == names.target || names_it(names.drop, column)) continue;
+    if (names_it(names.empty, column)) continue;
     column_named(table, column, kFeature);  // once
     if (!names_it(names.categorical, column) && !has_number(table, at)) {
       throw usage_error(

@@ -26,13 +26,18 @@ struct FeatureNames {
   std::string target;                    ///< the column that is no feature
   std::vector<std::string> drop;         ///< nor are these
   std::vector<std::string> categorical;  ///< these are one-hot
+  std::vector<std::string> empty = {};   ///< empty_columns(): no features
 };
+
+/// Names of columns that are empty or blank in every row, but for the target and those that are dropped: they say
+/// nothing. None of a table without rows, nor where another column of that name is not empty.
+std::vector<std::string> empty_columns(const Table& table, const FeatureNames& names);
 
 /// The number that a cell holds, with blanks around it or without, as Python's float() reads it; nothing if it is
 /// none, or not finite.
 std::optional<double> number_in(const std::string& text);
 
-/// All columns but the target and those that are dropped. Throws a usage error for a name that is no
+/// All columns but the target, those that are dropped, and those that are empty. Throws a usage error for a name that is no
 /// column's, and for a column without a number that is not said to be categorical.
 std::vector<Feature> features_of(const Table& table, const FeatureNames& names);
 

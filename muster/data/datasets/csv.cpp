@@ -297,7 +297,8 @@ TrainingTable learn_from(const CsvDataOptions& options,
                          bool holds_out,
                          const LearnedRows& known) {
   formats::LabelledRows rows = formats::read_labelled_rows(options, path, known);
-  TrainingTable out{.table = std::move(rows.table)};
+  std::vector<std::string> remarks = formats::empty_remarks(rows);
+  TrainingTable out{.table = std::move(rows.table), .remarks = std::move(remarks)};
   Table& table = out.table;
   out.learned.target = options.target;
   out.learned.features = std::move(rows.features);
@@ -323,7 +324,8 @@ TrainingTable learn_from(const CsvDataOptions& options,
     std::vector<Feature> target{*out.learned.measured};
     formats::learn_features(table, trained, target);
     out.learned.measured = std::move(target[0]);
-    out.remarks = constant_remark(table, out.targets, trained, options.target);
+    for (std::string& line : constant_remark(table, out.targets, trained, options.target))
+      out.remarks.push_back(std::move(line));
   }
   return out;
 }

@@ -45,11 +45,16 @@ std::optional<memory::OomReport> explained_memory(const MemoryReportRequest& req
     const std::exception_ptr error = std::current_exception();
     const std::optional<memory::OutOfMemory> found = memory::out_of_memory_in(error);
     if (!found) return std::nullopt;
-    return memory::explain(error,
-                           device_in_words(found->words, request.device),
-                           {.owned = request.owned,
-                            .rank = request.world_size > 1 ? request.rank : -1,
-                            .freed = request.freed});
+    memory::OomReport report = memory::explain(error,
+                                               device_in_words(found->words, request.device),
+                                               {.owned = request.owned,
+                                                .rank = request.world_size > 1 ? request.rank : -1,
+                                                .freed = request.freed});
+    if (report.cause.kind == memory::OomClass::kLiveTensors && !request.smaller_batch.empty()) {
+      report.cause.action = memory::OomAction::kSmallerBatch;
+      report.cause.todo = request.smaller_batch;
+    }
+    return report;
   } catch (...) {  // whatever it is, the error in hand counts more
     return std::nullopt;
   }

@@ -1,5 +1,6 @@
 #include "muster/train/loop/evaluate.h"
 
+#include <exception>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "muster/data/loader/device_batches.h"
 #include "muster/data/samplers/exact_cover.h"
+#include "muster/memory/guard/oom.h"
 #include "muster/tensor/device/host_copy.h"
 #include "muster/train/device/out_of_memory.h"
 #include "muster/train/device/rank_device.h"
@@ -112,10 +114,15 @@ Evaluation evaluate(Task& task,
                           : nullptr;
   int64_t left = sharded != nullptr ? most_batches(loader.batches_per_epoch(), group) : 0;
   const auto in_words = [&](const auto& action) {
-    return with_memory_words(device,
-                             concat("in the ", when_of(options.phase, options.step)),
-                             options.memory_hint,
-                             action);
+    try {
+      return action();
+    } catch (...) {
+      if (!memory::is_oom(std::current_exception())) throw;
+      rethrow_in_memory_words(
+          device,
+          concat("in the ", when_of(options.phase, options.step)),
+          concat(options.memory_hint, options.more_on_memory ? options.more_on_memory() : ""));
+    }
   };
   const auto pass = [&](const data::Batch& piece) {
     return own_code("evaluate_step", [&] { return task.evaluate_step(piece, context); });

@@ -22,6 +22,8 @@ struct EvaluateOptions {
   int64_t batch_size = 256;  ///< per rank; the result does not depend on it but for rounding
   /// What to do when memory runs out.
   std::string memory_hint = "take a smaller --batch-size, or another --device";
+  /// What stands behind that, as memory_lines(); asked in the error's handler.
+  std::function<std::string()> more_on_memory = {};
   int64_t workers = 0;
   double loader_timeout_s = 0;                ///< LoaderOptions::timeout_s
   Precision precision = Precision::kFloat32;  ///< that forward and loss run in

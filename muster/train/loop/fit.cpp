@@ -128,6 +128,7 @@ void Trainer::open_folder() {
     log_.open(resume_ != nullptr ? resume_->position.step : -1, *metrics_, earlier_end_rows());
     writer_.emplace(output_, plan_.options.keep_checkpoints);
   });
+  has_folder_ = true;
 }
 
 StepContext Trainer::context(Phase phase, size_t part) const {

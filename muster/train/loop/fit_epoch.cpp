@@ -204,6 +204,7 @@ EvaluateOptions Trainer::evaluate_options(Phase phase) {
               phase == Phase::kTest
                   ? smaller + ": the run is trained and saved, and --resume makes the test alone"
                   : smaller + ", or another --device",
+          .more_on_memory = [this, smaller] { return report_of_evaluation(smaller); },
           .workers = plan_.options.workers,
           .loader_timeout_s = plan_.options.loader_timeout,
           .precision = plan_.precision.kind,

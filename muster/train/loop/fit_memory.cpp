@@ -165,20 +165,34 @@ MemoryFailure Trainer::memory_failure(const memory::OomReport* report) const {
   return failure;
 }
 
+MemoryReportRequest Trainer::memory_request() {
+  return {.device = device_of_rank(plan_, group_.rank()),
+          .folder = run_.output,
+          .is_ours = has_folder_ || is_free_for(run_.output, run_.resume),
+          .rank = group_.rank(),
+          .world_size = group_.world_size(),
+          .owned = owned_memory(),
+          .freed = dropped_memory()};
+}
+
+std::string Trainer::report_of_evaluation(const std::string& smaller_batch) noexcept {
+  try {
+    MemoryReportRequest request = memory_request();
+    request.smaller_batch = smaller_batch;
+    const auto report = explained_memory(request);
+    return memory_lines(request, report ? &*report : nullptr);
+  } catch (...) {  // the error in hand counts more
+    return "";
+  }
+}
+
 void rethrow_with_memory(const FitRequest& run,
                          const distributed::ProcessGroup& group,
                          Trainer& trainer,
                          std::string_view when) {
   if (!memory::is_oom(std::current_exception())) throw;
   const c10::Device device = device_of_rank(run.plan, group.rank());
-  const MemoryReportRequest request{
-      .device = device,
-      .folder = run.output,
-      .is_ours = trainer.has_begun() || is_free_for(run.output, run.resume),
-      .rank = group.rank(),
-      .world_size = group.world_size(),
-      .owned = trainer.owned_memory(),
-      .freed = trainer.dropped_memory()};
+  const MemoryReportRequest request = trainer.memory_request();
   const auto report = explained_memory(request);
   const memory::OomReport* const known = report ? &*report : nullptr;
   const std::string hint = memory_advice(run.plan, trainer.memory_failure(known));

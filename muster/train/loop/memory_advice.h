@@ -23,7 +23,8 @@ namespace muster::train {
 // holds both: autograd hands a gradient over as a whole tensor, also where the sum is made in place.
 // Where that is more than the room, no smaller piece helps, and fewer of them do. Buckets that gradients
 // travel in are as much once more, from the second step on, and no batch frees them: their order is
-// settled by the first step, and the first ones live on beside those that are made then.
+// settled by the first step, and the first ones were seen to live on beside those that are made then
+// (who holds them is not known).
 // These are bounds from below: what is left out cannot help, and what is named may still not be
 // enough. Where bytes are not known (a device whose error has no numbers), all ways are named.
 

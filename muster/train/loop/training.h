@@ -20,6 +20,7 @@
 #include "muster/parallel/activations/unit_checkpoints.h"
 #include "muster/tensor/device/host_copy.h"
 #include "muster/train/checkpoints/checkpoint_writer.h"
+#include "muster/train/device/memory_report.h"
 #include "muster/train/device/rank_device.h"
 #include "muster/train/loop/device_replay.h"
 #include "muster/train/loop/evaluate.h"
@@ -80,6 +81,10 @@ class Trainer {
 
   /// Steps finished, of the whole run.
   int64_t steps() const { return position_.step; }
+  /// Of a report in the run's folder, once that is there or if it is free for this run.
+  MemoryReportRequest memory_request();
+  /// memory_lines() of an evaluation's failure, in the error's handler.
+  std::string report_of_evaluation(const std::string& smaller_batch) noexcept;
   /// Where and with what memory ran out. In the error's handler; `report`: explain() of it, if any.
   MemoryFailure memory_failure(const memory::OomReport* report) const;
   /// Made or in hand, and not heard of.
@@ -290,6 +295,7 @@ class Trainer {
   double before_s_ = 0;        // that earlier processes worked, as far as a checkpoint says it
   bool searches_lr_ = false;   // by the loss alone: a metric that is NaN is the run's to tell
   bool has_begun_ = false;
+  bool has_folder_ = false;                             // open_folder() is through
   MemoryFailure::In in_ = MemoryFailure::In::kWeights;  // what is made, until it has begun
   bool goes_back_ = false;                              // a backward is under way, or has thrown
   bool updates_ = false;    // an optimizer's step is under way, or has thrown

@@ -78,5 +78,45 @@ TEST(MemoryAdviceCommand, WhereTheOptimizersStepDoesNotFitASmallerStateIsTheAdvi
   }
 }
 
+// 512 samples are 256 KiB of a layer's outputs, of which an evaluation has two at a time; a step has 8 samples.
+TEST(MemoryAdviceCommand, AnEvaluationThatDoesNotFitLeavesAReportToo) {
+  const test::Folder folder;
+  const auto evaluating = [&](const std::string& name,
+                              const std::string& validation,
+                              const Words& more,
+                              int64_t bytes) {
+    Words words = wide(folder.path() / name, joined({"--limit-train-batches", "2"}, more), "8");
+    *(std::find(words.begin(), words.end(), "--eval-batch-size") + 1) = "512";
+    *(std::find(words.begin(), words.end(), "--validation-samples") + 1) = validation;
+    *(std::find(words.begin(), words.end(), "--data") + 1) =
+        "synthetic:samples=1400,test_samples=600,size=8,classes=4";
+    return capped_run(words, bytes);
+  };
+  const auto check = [&](const std::string& name, const CappedRun& run, const std::string& where) {
+    ASSERT_EQ(run.code, 1) << run.err;
+    EXPECT_THAT(run.err, HasSubstr("is out of memory in the " + where));
+    EXPECT_THAT(run.err, HasSubstr("hint: take a smaller --eval-batch-size"));
+    EXPECT_THAT(run.err, HasSubstr("cause: live tensors: "));
+    const fs::path report = folder.path() / name / "out_of_memory.txt";
+    EXPECT_THAT(run.err, HasSubstr("report: " + report.string()));
+    EXPECT_THAT(read_file(report), HasSubstr("do      take a smaller --eval-batch-size\n"));
+    const Json cause =
+        parse_json(read_file(folder.path() / name / "out_of_memory.json"), "the report")
+            .at("cause");
+    EXPECT_EQ(cause.at("do"), "take a smaller --eval-batch-size");
+  };
+  check("test", evaluating("test", "0", {}, 450'000), "test after step ");
+  check("validation", evaluating("validation", "600", {}, 450'000), "validation after step 2");
+  const Words sanity{"--num-sanity-val-steps", "100"};
+  check("sanity", evaluating("sanity", "600", sanity, 300'000), "validation after step 0");
+  // Of several ranks whichever fails first; the others end with it.
+  const Words ranks{"--strategy", "ddp", "--devices", "2"};
+  const CappedRun two = evaluating("two", "600", ranks, 450'000);
+  EXPECT_EQ(two.code, 1) << two.err;
+  EXPECT_THAT(two.err, HasSubstr("take a smaller --eval-batch-size"));
+  EXPECT_TRUE(fs::exists(folder.path() / "two" / "out_of_memory-rank0.txt") ||
+              fs::exists(folder.path() / "two" / "out_of_memory-rank1.txt"));
+}
+
 }  // namespace
 }  // namespace muster

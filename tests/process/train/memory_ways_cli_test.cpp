@@ -171,7 +171,7 @@ TEST(MemoryWaysCommand, AFailureAtTheStartLeavesAReport) {
 }
 
 // Weights, state, gradients in buckets, these once more, and a gradient of 65,536 on its way are 473,088
-// bytes, of whatever batch; without state 371,200, and a third set of buckets for a moment.
+// bytes, of whatever batch; without state 371,200. Some runs at 400,000 did not have that: a third set seems to be there for a moment.
 TEST(MemoryWaysCommand, WhereBucketsDoNotFitItIsLessStateOrASplit) {
   CappedRuns runs(470'000);
   const Words words = joined(on_two("dp"), {"--optimizer", "sgd:momentum=0.9"});
