@@ -100,14 +100,14 @@ void show_images(std::ostream& out, const Spec& spec, const DataWords& words, si
                    .json = words.json});
 }
 
-template <auto kShow>
+template <auto Show>
 void show_table(std::ostream& out, const Spec& spec, const DataWords& words, size_t width) {
-  kShow(out,
-        {.params = spec.params,
-         .data_dir = words.data_dir,
-         .show = words.show,
-         .width = width,
-         .json = words.json});
+  Show(out,
+       {.params = spec.params,
+        .data_dir = words.data_dir,
+        .show = words.show,
+        .width = width,
+        .json = words.json});
 }
 
 constexpr LookedAt kLookedAt[] = {{"folder", &show_images, true},

@@ -42,24 +42,24 @@ const Goal& goal_of(const std::string& task) {
 /// A target of CMake, and a program.
 std::string project_name(const fs::path& folder) {
   // What CMake calls by these names itself, whatever generates its files, and what LibTorch's package does.
-  static const std::set<std::string_view> kTaken{"all",
-                                                 "clean",
-                                                 "help",
-                                                 "install",
-                                                 "main",
-                                                 "muster",
-                                                 "package",
-                                                 "test",
-                                                 "edit_cache",
-                                                 "torch",
-                                                 "torch_cpu",
-                                                 "torch_library",
-                                                 "c10",
-                                                 "ALL_BUILD",
-                                                 "rebuild_cache",
-                                                 "RUN_TESTS",
-                                                 "INSTALL",
-                                                 "PACKAGE"};
+  static const std::set<std::string_view> taken{"all",
+                                                "clean",
+                                                "help",
+                                                "install",
+                                                "main",
+                                                "muster",
+                                                "package",
+                                                "test",
+                                                "edit_cache",
+                                                "torch",
+                                                "torch_cpu",
+                                                "torch_library",
+                                                "c10",
+                                                "ALL_BUILD",
+                                                "rebuild_cache",
+                                                "RUN_TESTS",
+                                                "INSTALL",
+                                                "PACKAGE"};
   const fs::path whole = fs::absolute(folder).lexically_normal();
   const std::string name = (whole.has_filename() ? whole : whole.parent_path()).filename().string();
   const auto fits = [](char c) {
@@ -67,7 +67,7 @@ std::string project_name(const fs::path& folder) {
   };
   const bool is_word = !name.empty() && std::isalpha(static_cast<unsigned char>(name[0])) != 0 &&
                        std::all_of(name.begin(), name.end(), fits);
-  if (is_word && !kTaken.contains(name)) return name;
+  if (is_word && !taken.contains(name)) return name;
   throw usage_error({.refused = "muster new " + folder.string(),
                      .rule = is_word
                                  ? "the folder's name is the program's, and no target of CMake's"

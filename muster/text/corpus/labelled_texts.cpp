@@ -32,10 +32,10 @@ Error no_column(const formats::Table& table, const char* what, const char* hint)
 }
 
 std::optional<size_t> target_of(const formats::Table& table, const TextColumns& columns) {
-  static const std::vector<std::string> kNames{"label", "target", "class"};
+  static const std::vector<std::string> names{"label", "target", "class"};
   const bool is_said = !columns.target.empty();
   const auto found =
-      is_said ? first_of(table, std::span(&columns.target, 1)) : first_of(table, kNames);
+      is_said ? first_of(table, std::span(&columns.target, 1)) : first_of(table, names);
   if (!found && !columns.needs_target) return {};
   if (is_said) return formats::column_named(table, columns.target, "parameter \"target\"");
   if (!found) throw no_column(table, "classes", "name it: target=COLUMN");
@@ -45,10 +45,10 @@ std::optional<size_t> target_of(const formats::Table& table, const TextColumns& 
 size_t text_column(const formats::Table& table,
                    const TextColumns& columns,
                    std::optional<size_t> target) {
-  static const std::vector<std::string> kNames{"text"};
+  static const std::vector<std::string> names{"text"};
   if (!columns.text.empty())
     return formats::column_named(table, columns.text, "parameter \"text\"");
-  if (const auto found = first_of(table, kNames)) return *found;
+  if (const auto found = first_of(table, names)) return *found;
   if (table.columns.size() == 2 && target) return 1 - *target;
   if (table.columns.size() == 1) return 0;
   throw no_column(table, "texts", "name it: text=COLUMN");
