@@ -8,7 +8,7 @@
 namespace muster::train {
 namespace {
 
-constexpr double kLeastWaited_s = 1;  // else it is a run that is only tried
+constexpr double kLeastWaitedS = 1;  // else it is a run that is only tried
 
 std::string count_of(int64_t number, std::string_view what) {
   return concat(number, ' ', what, number == 1 ? "" : "s");
@@ -44,8 +44,7 @@ std::string loader_verdict(const std::vector<data::LoaderStats>& ranks, const Lo
   if (ranks.empty()) return "";
   const size_t rank = longest_wait(ranks);
   const data::LoaderStats& longest = ranks[rank];
-  if (!longest.loader_bound() || longest.waited_s - longest.first_wait_s < kLeastWaited_s)
-    return "";
+  if (!longest.loader_bound() || longest.waited_s - longest.first_wait_s < kLeastWaitedS) return "";
   const std::string who = ranks.size() > 1 ? concat(" of rank ", rank) : std::string();
   return concat("loader-bound: steps",
                 who,

@@ -19,12 +19,12 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr double kSoon_s = 0.05;  // the gate is shut: it may be longer, and never too short
+constexpr double kSoonS = 0.05;  // the gate is shut: it may be longer, and never too short
 
 TEST(LoaderTimeout, NamesTheBatchAndTheSamplesOfADatasetThatSaysNothing) {
   const auto data = std::make_shared<Gated>(30);
   data->set_open(false);
-  Loader loader(data, {.batch_size = 10, .workers = 2, .timeout_s = kSoon_s});
+  Loader loader(data, {.batch_size = 10, .workers = 2, .timeout_s = kSoonS});
   Epoch epoch = loader.epoch(4);
   data->await_calls(2);
   for (int again = 0; again < 2; ++again) {
@@ -58,7 +58,7 @@ class Reading final : public Numbers {
 TEST(LoaderTimeout, NamesTheSampleAndGoesOnWhereItComesBack) {
   const auto data = std::make_shared<Reading>(40, 17);
   data->gate().set_open(false);
-  Loader loader(data, {.batch_size = 10, .workers = 2, .timeout_s = kSoon_s});
+  Loader loader(data, {.batch_size = 10, .workers = 2, .timeout_s = kSoonS});
   Epoch epoch = loader.epoch(0);
   EXPECT_TRUE(epoch.next());
   data->gate().await_calls(1);
@@ -81,7 +81,7 @@ TEST(LoaderTimeout, ALoaderEndsWithoutAWorkerThatWasGivenUp) {
   const auto data = std::make_shared<Gated>(10);
   data->set_open(false);
   {
-    Loader loader(data, {.batch_size = 10, .workers = 1, .timeout_s = kSoon_s});
+    Loader loader(data, {.batch_size = 10, .workers = 1, .timeout_s = kSoonS});
     Epoch epoch = loader.epoch(0);
     data->await_calls(1);
     EXPECT_NE(test::error_of([&] { epoch.next(); }), test::kNoError);
