@@ -128,11 +128,37 @@ void Trainer::check_hooks() {
   throw *failure;
 }
 
+// Note [A validation that fails]
+// A batch of it may not fit, or a sample of it may be no picture, and the epoch before it went well. Its
+// state is saved as that of a run that a signal ended in the epoch's last step: one that goes on from there
+// begins with the validation. So it is where no other rank has to be asked, for a state is put together by
+// all of them, and those of a rank that fails end with it. A validation inside an epoch is not owed by the
+// state behind its step, so none is saved there: the run goes on from the checkpoint before.
+// Returns the line that says so, else nothing.
+std::string Trainer::keep_epoch() noexcept {
+  if (!owes_epoch_end() || group_.world_size() > 1 || last_saved_ == position_.step) return "";
+  try {
+    save();
+    const std::string place = writer_->wait().string();
+    return concat("the epoch is saved in ", place, ": --resume begins with its validation");
+  } catch (...) {  // the error in hand counts more
+    return "";
+  }
+}
+
 /// Of the weights as they are, with a row and a line.
 Metrics Trainer::score() {
   hear_all();
   check_weights();
-  const Evaluation seen = evaluate_split(data_.validation, Phase::kValidate);
+  const auto evaluated = [this] {
+    try {
+      return evaluate_split(data_.validation, Phase::kValidate);
+    } catch (...) {
+      if (const std::string line = keep_epoch(); !line.empty()) log_.note(line);
+      throw;
+    }
+  };
+  const Evaluation seen = evaluated();
   log_.evaluated("validate", position_, seen.metrics);
   divergence_.check_evaluation(seen, Phase::kValidate, here());
   log_.note(epoch_line(plan_, position_, epoch_meter_.metrics(), seen.metrics, scaler()));

@@ -233,6 +233,7 @@ class Trainer {
   void end_inside_epoch();
   void tell_end_inside_epoch();
   Metrics validation_to_tell();
+  std::string keep_epoch() noexcept;
   Metrics score();
   Metrics validate();
   Step end_epoch();

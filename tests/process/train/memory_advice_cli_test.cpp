@@ -1,6 +1,7 @@
 // What `muster train` advises where memory has run out, on fake devices that are too small for a part of
 // the step that no smaller batch helps.
 #include <algorithm>
+#include <sstream>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -20,6 +21,7 @@ namespace fs = std::filesystem;
 using test::capped_run;
 using test::CappedRun;
 using test::joined;
+using test::weights_of;
 using test::wide;
 using test::Words;
 using ::testing::HasSubstr;
@@ -43,7 +45,7 @@ TEST(MemoryAdviceCommand, WhereNotEvenOneSampleFitsIntoAStageMoreStagesAreTheAdv
                         "--max-steps",
                         "2"},
                        "8");
-    *(std::find(words.begin(), words.end(), "--model") + 1) = "mlp:hidden=128,layers=" + layers;
+    *(std::ranges::find(words, "--model") + 1) = "mlp:hidden=128,layers=" + layers;
     return capped_run(words, bytes);
   };
   const CappedRun two = run("3", "2", "0/1", 240'000);
@@ -63,7 +65,7 @@ TEST(MemoryAdviceCommand, WhereTheOptimizersStepDoesNotFitASmallerStateIsTheAdvi
   const test::Folder folder;
   for (const std::string on_oom : {"fail", "split"}) {
     Words words = wide(folder.path() / on_oom, {"--on-oom", on_oom}, "8");
-    *(std::find(words.begin(), words.end(), "--optimizer") + 1) = "adamw";
+    *(std::ranges::find(words, "--optimizer") + 1) = "adamw";
     const CappedRun run = capped_run(words, 320'000);
     EXPECT_EQ(run.code, 1) << run.err;
     EXPECT_THAT(run.err, HasSubstr("out of memory in the first step: Tried to allocate "));
@@ -86,9 +88,9 @@ TEST(MemoryAdviceCommand, AnEvaluationThatDoesNotFitLeavesAReportToo) {
                               const Words& more,
                               int64_t bytes) {
     Words words = wide(folder.path() / name, joined({"--limit-train-batches", "2"}, more), "8");
-    *(std::find(words.begin(), words.end(), "--eval-batch-size") + 1) = "512";
-    *(std::find(words.begin(), words.end(), "--validation-samples") + 1) = validation;
-    *(std::find(words.begin(), words.end(), "--data") + 1) =
+    *(std::ranges::find(words, "--eval-batch-size") + 1) = "512";
+    *(std::ranges::find(words, "--validation-samples") + 1) = validation;
+    *(std::ranges::find(words, "--data") + 1) =
         "synthetic:samples=1400,test_samples=600,size=8,classes=4";
     return capped_run(words, bytes);
   };
@@ -116,6 +118,51 @@ TEST(MemoryAdviceCommand, AnEvaluationThatDoesNotFitLeavesAReportToo) {
   EXPECT_THAT(two.err, HasSubstr("take a smaller --eval-batch-size"));
   EXPECT_TRUE(fs::exists(folder.path() / "two" / "out_of_memory-rank0.txt") ||
               fs::exists(folder.path() / "two" / "out_of_memory-rank1.txt"));
+}
+
+/// The rows of metrics.csv, each as far as its learning rate: what comes behind tells the time.
+std::string rows_of(const fs::path& output) {
+  std::string rows;
+  std::istringstream lines(read_file(output / "metrics.csv"));
+  for (std::string row; std::getline(lines, row);) {
+    size_t end = 0;  // step,epoch,phase,loss,accuracy,lr
+    for (int comma = 0; comma < 6; ++comma) end = row.find(',', end) + 1;
+    rows += row.substr(0, end) + '\n';
+  }
+  return rows;
+}
+
+// 512 samples of a validation do not fit, and the epoch before it is whole.
+TEST(MemoryAdviceCommand, AnEpochWhoseValidationDoesNotFitIsKept) {
+  const test::Folder folder;
+  const auto words = [&](const std::string& name, const std::string& eval_batch) {
+    Words words = wide(folder.path() / name, {"--limit-train-batches", "3"}, "8");
+    *(std::ranges::find(words, "--eval-batch-size") + 1) = eval_batch;
+    *(std::ranges::find(words, "--validation-samples") + 1) = "600";
+    *(std::ranges::find(words, "--data") + 1) =
+        "synthetic:samples=1400,test_samples=60,size=8,classes=4";
+    return words;
+  };
+  const fs::path kept = folder.path() / "kept", whole = folder.path() / "whole";
+  const CappedRun failed = capped_run(words("kept", "512"), 450'000);
+  ASSERT_EQ(failed.code, 1) << failed.err;
+  EXPECT_THAT(failed.err, HasSubstr("out of memory in the validation after step 3"));
+  EXPECT_THAT(failed.err,
+              HasSubstr((kept / "checkpoints" / "step-3").string() +
+                        ": --resume begins with its validation"));
+  const auto resumed = [&](const std::string& eval_batch) {
+    return capped_run(
+        {"train", "--resume", kept, "--eval-batch-size", eval_batch, "--device", "fake", "--json"},
+        450'000);
+  };
+  const CappedRun again = resumed("512");
+  EXPECT_EQ(again.code, 1) << again.err;
+  EXPECT_THAT(again.err, HasSubstr("out of memory in the validation after step 3"));
+  const CappedRun goes_on = resumed("60");
+  ASSERT_EQ(goes_on.code, 0) << goes_on.err;
+  ASSERT_EQ(capped_run(words("whole", "60"), 450'000).code, 0);
+  EXPECT_EQ(weights_of(kept), weights_of(whole));
+  EXPECT_EQ(rows_of(kept), rows_of(whole));
 }
 
 }  // namespace
