@@ -66,7 +66,7 @@ std::string project_name(const fs::path& folder) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-';
   };
   const bool is_word = !name.empty() && std::isalpha(static_cast<unsigned char>(name[0])) != 0 &&
-                       std::all_of(name.begin(), name.end(), fits);
+                       std::ranges::all_of(name, fits);
   if (is_word && !taken.contains(name)) return name;
   throw usage_error({.refused = "muster new " + folder.string(),
                      .rule = is_word
@@ -143,6 +143,7 @@ class FolderToBe {
 
 std::vector<std::string> project_tasks() {
   std::vector<std::string> tasks;
+  tasks.reserve(std::size(kGoals));
   for (const Goal& goal : kGoals) tasks.emplace_back(goal.task);
   return tasks;
 }

@@ -21,7 +21,7 @@ struct MemoryReportRequest {
   std::vector<memory::OwnedTensor> owned;
   std::vector<memory::OwnedMemory> freed;  ///< of memory::ExplainOptions
   /// What the report says to do about live tensors where no step is under way; empty: its own words.
-  std::string smaller_batch = "";
+  std::string smaller_batch = {};
 };
 
 /// memory::explain() of the error in hand, inside a handler only. Nothing if it is not of memory, or

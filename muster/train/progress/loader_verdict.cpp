@@ -31,12 +31,7 @@ std::string advice(const LoaderPlace& place) {
 }  // namespace
 
 size_t longest_wait(const std::vector<data::LoaderStats>& ranks) {
-  const auto longest =
-      std::max_element(ranks.begin(),
-                       ranks.end(),
-                       [](const data::LoaderStats& left, const data::LoaderStats& right) {
-                         return left.waiting_share() < right.waiting_share();
-                       });
+  const auto longest = std::ranges::max_element(ranks, {}, &data::LoaderStats::waiting_share);
   return static_cast<size_t>(longest - ranks.begin());
 }
 

@@ -69,7 +69,8 @@ TEST(LoaderTimeout, NamesTheSampleAndGoesOnWhereItComesBack) {
   while (rest.size() < 3) {  // it may take longer than a timeout until the worker has the processor
     try {
       rest.push_back(epoch.next()->indices);
-    } catch (const Error&) {
+    } catch (const Error& late) {
+      EXPECT_THAT(late.what(), HasSubstr("sample "));
     }
   }
   EXPECT_EQ(rest[0][7], 17);
