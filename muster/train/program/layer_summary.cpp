@@ -70,11 +70,13 @@ LayerSummary layer_summary(const torch::nn::Module& whole) {
     module = children[0].value().get();
   }
   for (const auto& own : module->named_parameters(/*recurse=*/false)) {
-    LayerRow& row = summary.layers.emplace_back(prefix + own.key(), "parameter");
+    summary.layers.push_back({.name = prefix + own.key(), .type = "parameter"});
+    LayerRow& row = summary.layers.back();
     Count(row.parameters, row.trained).add(own.value());
   }
   for (const auto& child : module->named_children()) {
-    LayerRow& row = summary.layers.emplace_back(prefix + child.key(), type_of(*child.value()));
+    summary.layers.push_back({.name = prefix + child.key(), .type = type_of(*child.value())});
+    LayerRow& row = summary.layers.back();
     Count(row.parameters, row.trained).add_all(*child.value());
   }
   return summary;
