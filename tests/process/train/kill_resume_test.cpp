@@ -2,7 +2,6 @@
 // command until they end: what they leave equals an unbroken run byte for byte.
 #include <map>
 #include <random>
-#include <sstream>
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -15,6 +14,7 @@
 #include "tests/support/blows.h"
 #include "tests/support/folder.h"
 #include "tests/support/launched.h"
+#include "tests/support/metrics_rows.h"
 
 namespace muster {
 namespace {
@@ -75,12 +75,7 @@ std::map<std::string, std::string> remains(const fs::path& output) {
     const std::string name = concat(part, ".safetensors");
     all[name] = read_file(output / "checkpoints" / latest / name);
   }
-  std::istringstream rows(read_file(output / "metrics.csv"));
-  for (std::string row; std::getline(rows, row);) {
-    size_t end = 0;  // step,epoch,phase,loss,accuracy,lr
-    for (int comma = 0; comma < 6; ++comma) end = row.find(',', end) + 1;
-    all["metrics.csv"] += row.substr(0, end) + '\n';
-  }
+  all["metrics.csv"] = test::rows_without_time(output);
   return all;
 }
 

@@ -1,7 +1,6 @@
 // What `muster train` advises where memory has run out, on fake devices that are too small for a part of
 // the step that no smaller batch helps.
 #include <algorithm>
-#include <sstream>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -13,6 +12,7 @@
 #include "tests/process/train/capped_run.h"
 #include "tests/process/train/train_words.h"
 #include "tests/support/folder.h"
+#include "tests/support/metrics_rows.h"
 
 namespace muster {
 namespace {
@@ -21,6 +21,7 @@ namespace fs = std::filesystem;
 using test::capped_run;
 using test::CappedRun;
 using test::joined;
+using test::rows_without_time;
 using test::weights_of;
 using test::wide;
 using test::Words;
@@ -120,18 +121,6 @@ TEST(MemoryAdviceCommand, AnEvaluationThatDoesNotFitLeavesAReportToo) {
               fs::exists(folder.path() / "two" / "out_of_memory-rank1.txt"));
 }
 
-/// The rows of metrics.csv, each as far as its learning rate: what comes behind tells the time.
-std::string rows_of(const fs::path& output) {
-  std::string rows;
-  std::istringstream lines(read_file(output / "metrics.csv"));
-  for (std::string row; std::getline(lines, row);) {
-    size_t end = 0;  // step,epoch,phase,loss,accuracy,lr
-    for (int comma = 0; comma < 6; ++comma) end = row.find(',', end) + 1;
-    rows += row.substr(0, end) + '\n';
-  }
-  return rows;
-}
-
 // 512 samples of a validation do not fit, and the epoch before it is whole.
 TEST(MemoryAdviceCommand, AnEpochWhoseValidationDoesNotFitIsKept) {
   const test::Folder folder;
@@ -162,7 +151,7 @@ TEST(MemoryAdviceCommand, AnEpochWhoseValidationDoesNotFitIsKept) {
   ASSERT_EQ(goes_on.code, 0) << goes_on.err;
   ASSERT_EQ(capped_run(words("whole", "60"), 450'000).code, 0);
   EXPECT_EQ(weights_of(kept), weights_of(whole));
-  EXPECT_EQ(rows_of(kept), rows_of(whole));
+  EXPECT_EQ(rows_without_time(kept), rows_without_time(whole));
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // Exact resume on ranks that are threads: with the same ranks bit for bit, with others sample for
 // sample.
 #include <atomic>
-#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,6 +10,7 @@
 #include "muster/base/text.h"
 
 #include "tests/support/folder.h"
+#include "tests/support/metrics_rows.h"
 #include "tests/train/small_run.h"
 
 namespace muster {
@@ -42,17 +42,8 @@ TEST_P(Breaks, EndsBitEqualToAnUnbrokenRun) {
   EXPECT_EQ(resumed.result.test.metrics["accuracy"], whole.result.test.metrics["accuracy"]);
 
   // The metrics of both runs tell the same story, but for times.
-  const auto story = [](const std::filesystem::path& folder) {
-    std::istringstream lines(read_file(folder / "metrics.csv"));
-    std::string out;
-    for (std::string line; std::getline(lines, line);) {
-      size_t end = 0;
-      for (int comma = 0; comma < 6; ++comma) end = line.find(',', end) + 1;
-      out += line.substr(0, end) + '\n';
-    }
-    return out;
-  };
-  EXPECT_EQ(story(broken_folder.path()), story(whole_folder.path()));
+  EXPECT_EQ(test::rows_without_time(broken_folder.path()),
+            test::rows_without_time(whole_folder.path()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Resume,
