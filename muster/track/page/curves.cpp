@@ -126,9 +126,11 @@ Curves curves_of(std::span<const MetricsRow> records, std::string title, int64_t
 }
 
 std::string render_curves_svg(const Curves& curves) {
-  const PanelSize size;
+  PanelSize size;
   const size_t rows = (curves.panels.size() + kPerRow - 1) / kPerRow;
-  const double width = kPerRow * size.width + kGap + 2 * kMargin;
+  const double row_width = kPerRow * size.width + kGap;
+  if (curves.panels.size() == 1) size.width = row_width;  // else half of the picture is empty
+  const double width = row_width + 2 * kMargin;
   const double height =
       kTitleHeight + static_cast<double>(std::max<size_t>(rows, 1)) * (size.height + kGap);
   const std::string title = escape_xml(curves.title);

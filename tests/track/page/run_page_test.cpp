@@ -1,5 +1,6 @@
 #include "muster/track/page/run_page.h"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -133,6 +134,24 @@ TEST(CurvesSvg, LeavesAGapAndAMarkAtNan) {
   EXPECT_THAT(whole, Not(HasSubstr("class=\"bad\"")));
   EXPECT_THAT(gap, HasSubstr("class=\"bad\""));
   EXPECT_THAT(gap, Not(HasSubstr("nan")));
+}
+
+// Its axes ended in the middle of the picture.
+TEST(CurvesSvg, OnePanelHasTheWholeRow) {
+  const Panel panel{.title = "ms a step", .series = {{"measured", {{1, 3}, {2, 2}}}}};
+  const auto widest_grid_line = [](const std::string& svg) {
+    double right = 0;
+    for (const auto& line : split(svg, '\n')) {
+      if (line.starts_with("<path class=\"grid\""))
+        right = std::max(right, std::stod(line.substr(line.find('L') + 1)));
+    }
+    return right;
+  };
+  const double alone = widest_grid_line(render_curves_svg({.title = "", .panels = {panel}}));
+  const double of_two =
+      widest_grid_line(render_curves_svg({.title = "", .panels = {panel, panel}}));
+  EXPECT_GT(of_two, 0);
+  EXPECT_GT(alone, 2 * of_two);
 }
 
 TEST(CurvesSvg, OfNothingOrOfOneRowIsStillAPicture) {
