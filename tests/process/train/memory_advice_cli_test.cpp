@@ -1,6 +1,5 @@
 // What `muster train` advises where memory has run out, on fake devices that are too small for a part of
 // the step that no smaller batch helps.
-#include <algorithm>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -24,6 +23,7 @@ using test::joined;
 using test::rows_without_time;
 using test::weights_of;
 using test::wide;
+using test::with_values;
 using test::Words;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -36,18 +36,17 @@ TEST(MemoryAdviceCommand, WhereNotEvenOneSampleFitsIntoAStageMoreStagesAreTheAdv
                        const std::string& ranks,
                        const std::string& split,
                        int64_t bytes) {
-    Words words = wide(folder.path() / (layers + ranks),
-                       {"--strategy",
-                        "pipeline:split=" + split,
-                        "--devices",
-                        ranks,
-                        "--on-oom",
-                        "split",
-                        "--max-steps",
-                        "2"},
-                       "8");
-    *(std::ranges::find(words, "--model") + 1) = "mlp:hidden=128,layers=" + layers;
-    return capped_run(words, bytes);
+    const Words words = wide(folder.path() / (layers + ranks),
+                             {"--strategy",
+                              "pipeline:split=" + split,
+                              "--devices",
+                              ranks,
+                              "--on-oom",
+                              "split",
+                              "--max-steps",
+                              "2"},
+                             "8");
+    return capped_run(with_values(words, {{"--model", "mlp:hidden=128,layers=" + layers}}), bytes);
   };
   const CappedRun two = run("3", "2", "0/1", 240'000);
   EXPECT_EQ(two.code, 1);
@@ -65,9 +64,8 @@ TEST(MemoryAdviceCommand, WhereNotEvenOneSampleFitsIntoAStageMoreStagesAreTheAdv
 TEST(MemoryAdviceCommand, WhereTheOptimizersStepDoesNotFitASmallerStateIsTheAdvice) {
   const test::Folder folder;
   for (const std::string on_oom : {"fail", "split"}) {
-    Words words = wide(folder.path() / on_oom, {"--on-oom", on_oom}, "8");
-    *(std::ranges::find(words, "--optimizer") + 1) = "adamw";
-    const CappedRun run = capped_run(words, 320'000);
+    const Words words = wide(folder.path() / on_oom, {"--on-oom", on_oom}, "8");
+    const CappedRun run = capped_run(with_values(words, {{"--optimizer", "adamw"}}), 320'000);
     EXPECT_EQ(run.code, 1) << run.err;
     EXPECT_THAT(run.err, HasSubstr("out of memory in the first step: Tried to allocate "));
     EXPECT_THAT(
@@ -88,12 +86,12 @@ TEST(MemoryAdviceCommand, AnEvaluationThatDoesNotFitLeavesAReportToo) {
                               const std::string& validation,
                               const Words& more,
                               int64_t bytes) {
-    Words words = wide(folder.path() / name, joined({"--limit-train-batches", "2"}, more), "8");
-    *(std::ranges::find(words, "--eval-batch-size") + 1) = "512";
-    *(std::ranges::find(words, "--validation-samples") + 1) = validation;
-    *(std::ranges::find(words, "--data") + 1) =
-        "synthetic:samples=1400,test_samples=600,size=8,classes=4";
-    return capped_run(words, bytes);
+    return capped_run(
+        with_values(wide(folder.path() / name, joined({"--limit-train-batches", "2"}, more), "8"),
+                    {{"--eval-batch-size", "512"},
+                     {"--validation-samples", validation},
+                     {"--data", "synthetic:samples=1400,test_samples=600,size=8,classes=4"}}),
+        bytes);
   };
   const auto check = [&](const std::string& name, const CappedRun& run, const std::string& where) {
     ASSERT_EQ(run.code, 1) << run.err;
@@ -125,12 +123,10 @@ TEST(MemoryAdviceCommand, AnEvaluationThatDoesNotFitLeavesAReportToo) {
 TEST(MemoryAdviceCommand, AnEpochWhoseValidationDoesNotFitIsKept) {
   const test::Folder folder;
   const auto words = [&](const std::string& name, const std::string& eval_batch) {
-    Words words = wide(folder.path() / name, {"--limit-train-batches", "3"}, "8");
-    *(std::ranges::find(words, "--eval-batch-size") + 1) = eval_batch;
-    *(std::ranges::find(words, "--validation-samples") + 1) = "600";
-    *(std::ranges::find(words, "--data") + 1) =
-        "synthetic:samples=1400,test_samples=60,size=8,classes=4";
-    return words;
+    return with_values(wide(folder.path() / name, {"--limit-train-batches", "3"}, "8"),
+                       {{"--eval-batch-size", eval_batch},
+                        {"--validation-samples", "600"},
+                        {"--data", "synthetic:samples=1400,test_samples=60,size=8,classes=4"}});
   };
   const fs::path kept = folder.path() / "kept", whole = folder.path() / "whole";
   const CappedRun failed = capped_run(words("kept", "512"), 450'000);

@@ -1,8 +1,10 @@
 // The command lines of small trainings, as tests start them.
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "muster/base/file.h"
@@ -14,6 +16,14 @@ using Words = std::vector<std::string>;
 
 inline Words joined(Words words, const Words& more) {
   words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+/// The same command line with other values of flags that it has.
+inline Words with_values(Words words,
+                         const std::vector<std::pair<std::string, std::string>>& values) {
+  for (const auto& [flag, value] : values)
+    words.at(size_t(std::ranges::find(words, flag) - words.begin()) + 1) = value;
   return words;
 }
 
