@@ -134,10 +134,18 @@ void make_writable_folder(const std::filesystem::path& folder, std::string_view 
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw file_error(concat("create the ", what), folder, error.value());
-  std::string probe = (folder / ".write-test.XXXXXX").string();
-  const UniqueFd fd(::mkostemp(probe.data(), O_CLOEXEC));
-  if (!fd) throw file_error(concat("write into the ", what), folder, errno);
-  ::unlink(probe.c_str());
+  // A file without a name: a kill leaves nothing.
+  if (const UniqueFd fd(::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600)); fd) return;
+  if (errno == EOPNOTSUPP || errno == EISDIR ||
+      errno == ENOENT) {  // not every file system has those
+    std::string probe = (folder / concat(kUnfinished, "write-test-XXXXXX")).string();
+    const UniqueFd fd(::mkostemp(probe.data(), O_CLOEXEC));
+    if (fd) {
+      ::unlink(probe.c_str());
+      return;
+    }
+  }
+  throw file_error(concat("write into the ", what), folder, errno);
 }
 
 void sync_folder(const std::filesystem::path& folder) {

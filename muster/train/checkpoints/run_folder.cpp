@@ -1,7 +1,9 @@
 #include "muster/train/checkpoints/run_folder.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -176,7 +178,7 @@ std::vector<std::string> RunFolder::prepare(const Checkpoint* from) {
   if (from && !from->folder.empty()) take_checkpoint(from->folder, from->position.step);
   std::vector<int64_t> future = checkpoint_steps(path_);
   std::erase_if(future, [&](int64_t step) { return step <= (from ? from->position.step : -1); });
-  if (!future.empty()) said.push_back(set_aside(future, from));
+  if (std::string line = set_aside(future, from); !line.empty()) said.push_back(std::move(line));
   point_to(from);
   if (from && from->best_step >= 0 && !best_checkpoint(path_)) {
     said.push_back(concat("the checkpoint of the best epoch so far, step-",
@@ -199,7 +201,6 @@ void RunFolder::tidy() const {
   for (const fs::path& entry : entries_of(path_)) {
     if (is_unfinished(entry) && fs::is_regular_file(entry)) fs::remove(entry, none);
   }
-  finish_aside();
 }
 
 void RunFolder::take_checkpoint(const fs::path& from, int64_t step) const {
@@ -227,62 +228,72 @@ void RunFolder::take_over(const Checkpoint& from) const {
     link_or_copy(*run / name, path_ / kConfigBefore);
 }
 
-/// Moves checkpoints, with all that the run has recorded, into a run folder of their own. `latest`
-/// is pointed back first: from then on the run is where it goes on, whatever is still to be moved.
+// Note [Setting aside]
+// A kill may come between any two changes, and the next start goes on where they broke off, so that one
+// future becomes one run, whole: in abandoned/.unfinished- first its records and `best`, then the
+// checkpoints that it only knows as best epochs, then `latest`. With that it is known, and only then the
+// run is pointed back; what is still to be moved is moved by whichever start sees it.
+
+/// What came after the checkpoint, with all that the run has recorded, becomes a run folder of its own.
+/// `steps`: what of it is still here, newest first. Returns the line that says so; empty: there was nothing.
 std::string RunFolder::set_aside(const std::vector<int64_t>& steps, const Checkpoint* from) const {
   const fs::path abandoned = path_ / kAbandoned;
   const fs::path aside = abandoned / kUnfinished;
+  std::vector<int64_t> future = moved_aside();
+  future.insert(future.end(), steps.begin(), steps.end());
+  std::ranges::sort(future, std::greater<>());
+  if (future.empty()) {  // at most links to what is still in its place
+    std::error_code none;
+    if (keeps_others_out()) fs::remove_all(aside, none);
+    return "";
+  }
+  const bool is_known = fs::exists(aside / "latest");
   make_folder(aside / kCheckpoints);
-  for (const char* name : kRecords) link_or_copy(path_ / name, aside / name);
-  const auto latest = step_named_by(path_ / "latest"), best = step_named_by(path_ / "best");
-  const auto moves = [&](std::optional<int64_t> step) {
-    return step && std::find(steps.begin(), steps.end(), *step) != steps.end();
-  };
-  // One can go back to each of them there, so the best epochs that they know come along.
-  std::set<int64_t> known;
-  if (best) known.insert(*best);
-  for (const int64_t step : steps) {
-    if (const auto its = best_step_of(checkpoint_folder(path_, step))) known.insert(*its);
+  if (!is_known) {
+    for (const char* name : kRecords) link_or_copy(path_ / name, aside / name);
+    if (const auto best = step_named_by(path_ / "best")) name_step(aside / "best", *best);
   }
-  for (const int64_t step : known) {
-    if (!moves(step)) link_or_copy(checkpoint_folder(path_, step), checkpoint_folder(aside, step));
-  }
-  if (best) name_step(aside / "best", *best);
-  name_step(aside / "latest", moves(latest) ? *latest : steps.front());
+  bring_best_epochs(future, aside);
+  const auto latest = step_named_by(is_known ? aside / "latest" : path_ / "latest");
+  const bool is_there = latest && std::ranges::find(future, *latest) != future.end();
+  if (!is_known || !is_there) name_step(aside / "latest", is_there ? *latest : future.front());
   point_to(from);
   for (const int64_t step : steps)
     put_in_place(checkpoint_folder(path_, step), checkpoint_folder(aside, step));
   sync_folder(aside / kCheckpoints);
   sync_folder(path_ / kCheckpoints);
   const fs::path place = abandoned / std::to_string(next_number(abandoned));
-  finish_aside();
+  put_in_place(aside, place);
+  sync_folder(abandoned);
   const int64_t at = from ? from->position.step : 0;
   return concat("what came after step ",
                 at,
                 " (",
-                names_of(steps),
+                names_of(future),
                 ") is set aside: go on with it by --resume ",
                 place.string());
 }
 
-/// Also for one that a kill broke off: what was moved becomes a run folder, what was not is still
-/// in its place.
-void RunFolder::finish_aside() const {
-  const fs::path abandoned = path_ / kAbandoned;
-  const fs::path aside = abandoned / kUnfinished;
-  if (!fs::exists(aside)) return;
-  std::vector<int64_t> moved = checkpoint_steps(aside);
+/// What a start that a kill broke off has moved already.
+std::vector<int64_t> RunFolder::moved_aside() const {
+  std::vector<int64_t> moved = checkpoint_steps(path_ / kAbandoned / kUnfinished);
   std::erase_if(moved, [&](int64_t step) { return fs::exists(checkpoint_folder(path_, step)); });
-  if (moved.empty()) {  // at most links to what is still in its place
-    std::error_code none;
-    fs::remove_all(aside, none);
-    return;
+  return moved;
+}
+
+/// One can go back to each checkpoint there, so the best epochs that they know come along.
+void RunFolder::bring_best_epochs(const std::vector<int64_t>& future, const fs::path& aside) const {
+  std::set<int64_t> known;
+  if (const auto best = step_named_by(aside / "best")) known.insert(*best);
+  for (const int64_t step : future) {
+    const fs::path here = checkpoint_folder(path_, step);
+    const auto its = best_step_of(fs::exists(here) ? here : checkpoint_folder(aside, step));
+    if (its) known.insert(*its);
   }
-  const auto latest = step_named_by(aside / "latest");
-  if (!latest || !fs::exists(checkpoint_folder(aside, *latest)))
-    name_step(aside / "latest", moved.front());
-  put_in_place(aside, abandoned / std::to_string(next_number(abandoned)));
-  sync_folder(abandoned);
+  for (const int64_t step : known) {
+    if (std::ranges::find(future, step) == future.end())
+      link_or_copy(checkpoint_folder(path_, step), checkpoint_folder(aside, step));
+  }
 }
 
 void RunFolder::point_to(const Checkpoint* from) const {

@@ -66,7 +66,9 @@ class RunFolder {
   void tidy() const;
   void take_over(const Checkpoint& from) const;
   void take_checkpoint(const std::filesystem::path& from, int64_t step) const;
-  void finish_aside() const;
+  std::vector<int64_t> moved_aside() const;
+  void bring_best_epochs(const std::vector<int64_t>& future,
+                         const std::filesystem::path& aside) const;
   std::string set_aside(const std::vector<int64_t>& steps, const Checkpoint* from) const;
   void point_to(const Checkpoint* from) const;
 

@@ -310,11 +310,44 @@ TEST(RunFolder, AKillWhileItGoesBackLosesNothing) {
     EXPECT_THAT(whole_ones(run), ElementsAre(10, 20, 30, 40));
     EXPECT_THAT(train::checkpoint_steps(run), ElementsAre(10));
     EXPECT_EQ(weight(train::load_checkpoint(run)), 10);
-    for (const auto& aside : fs::directory_iterator(run / "abandoned")) {
-      EXPECT_NO_THROW(train::load_checkpoint(aside));
-      EXPECT_EQ(read_file(aside.path() / "metrics.jsonl"), "rows up to 40\n");
-    }
+    EXPECT_EQ(train::step_named_by(run / "best"), 10);
+    // One future is one run, whole.
+    std::vector<std::string> places;
+    for (const auto& place : fs::directory_iterator(run / "abandoned"))
+      places.push_back(place.path().filename());
+    ASSERT_THAT(places, ElementsAre("1"));
+    const fs::path aside = run / "abandoned" / "1";
+    EXPECT_THAT(train::checkpoint_steps(aside), ElementsAre(40, 30, 20));
+    EXPECT_EQ(weight(train::load_checkpoint(aside)), 40);
+    EXPECT_EQ(train::step_named_by(aside / "best"), 20);
+    EXPECT_EQ(read_file(aside / "metrics.jsonl"), "rows up to 40\n");
+    EXPECT_FALSE(fs::exists(run / "abandoned" / ".unfinished-"));
   });
+}
+
+// Not to where the killed one wanted: both pieces of the future are one line, and it stays one.
+TEST(RunFolder, AKillWhileItGoesBackAndThenFurtherBackMakesOneRunOfTheFuture) {
+  const auto go_back = [](const fs::path& run, int64_t step) {
+    RunFolder folder(run);
+    const train::Checkpoint from = at(run, step);
+    folder.prepare(&from);
+  };
+  test::kill_at_each_change(
+      make_run,
+      [&](const fs::path& run) { go_back(run, 20); },
+      [&](const fs::path& run) {
+        const bool was_over = fs::exists(run / "abandoned" / "1");
+        go_back(run, 10);
+        EXPECT_THAT(whole_ones(run), ElementsAre(10, 20, 30, 40));
+        EXPECT_THAT(train::checkpoint_steps(run), ElementsAre(10));
+        if (was_over) return;
+        const fs::path aside = run / "abandoned" / "1";
+        EXPECT_THAT(train::checkpoint_steps(aside), ElementsAre(40, 30, 20));
+        EXPECT_EQ(weight(train::load_checkpoint(aside)), 40);
+        EXPECT_EQ(train::step_named_by(aside / "best"), 20);
+        EXPECT_EQ(weight(at(aside, 20)), 20);
+        EXPECT_FALSE(fs::exists(run / "abandoned" / "2"));
+      });
 }
 
 TEST(RunFolder, AKillWhileItBeginsElsewhereLeavesThePlaceToTheSameCommand) {
