@@ -112,7 +112,8 @@ struct Caller {
     Tensors inputs{plain(tensor)};
     std::vector<Tensors> outputs{all.unbind(0)};
     auto options = call_options<c10d::AllgatherOptions>(async);
-    if (timeout.count() > 0) options.timeout = std::min(timeout, kLongestWait);
+    if (timeout.count() != 0)
+      options.timeout = bounded_timeout(timeout, "the timeout of all_gather");
     auto work = group.allgather(outputs, inputs, options);
     return keeping(std::move(work), all, std::move(inputs));
   }

@@ -1,5 +1,4 @@
 // Messages between two ranks of a group. See Note [Messages].
-#include <algorithm>
 #include <utility>
 
 #include "muster/distributed/call/contribution.h"
@@ -11,7 +10,7 @@ namespace muster::distributed {
 namespace {
 
 std::chrono::milliseconds timeout_of(const MessageOptions& options) {
-  return std::min(options.timeout, kLongestWait);
+  return own_timeout(options.timeout, "the timeout of a message");
 }
 
 /// What is wrong is refused before it is recorded, or counted by a fault plan.

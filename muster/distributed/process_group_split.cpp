@@ -46,6 +46,10 @@ void check_wishes(const std::vector<Wish>& wishes) {
       throw usage_error({.refused = "split of a group",
                          .rule = "a colour is 0 or more, or kNoColor",
                          .value = concat("colour ", wish.color, " of rank ", rank)});
+    if (wish.timeout_ms < 0)
+      throw usage_error({.refused = "split of a group",
+                         .rule = "its timeout is 0, the parent's, or 1 ms at least",
+                         .value = concat(wish.timeout_ms, " ms of rank ", rank)});
     if (wish.color == kNoColor) continue;
     const Wish& other = wishes[first.emplace(wish.color, rank).first->second];
     if (other.name == wish.name && other.timeout_ms == wish.timeout_ms) continue;
@@ -156,7 +160,9 @@ std::optional<ProcessGroup> ProcessGroup::subgroup(const std::vector<int>& ranks
   std::set<int> different(ranks.begin(), ranks.end());
   const bool fits = !ranks.empty() && different.size() == ranks.size() && *different.begin() >= 0 &&
                     *different.rbegin() < world_size();
-  if (!fits) refuse(concat("ranks below ", world_size(), ", each of them once"), all[0]);
+  if (!fits)
+    refuse(concat("ranks below ", world_size(), ", each of them once"),
+           ranks.empty() ? "no rank" : all[0]);
   const auto found = std::find(ranks.begin(), ranks.end(), rank());
   return split(found == ranks.end() ? kNoColor : 0, found - ranks.begin(), options);
 }

@@ -16,4 +16,8 @@ std::chrono::milliseconds bounded_timeout(std::chrono::milliseconds timeout,
   return std::min(timeout, kLongestWait);
 }
 
+std::chrono::milliseconds own_timeout(std::chrono::milliseconds timeout, const std::string& what) {
+  return timeout.count() == 0 ? timeout : bounded_timeout(timeout, what);
+}
+
 }  // namespace muster::distributed

@@ -14,4 +14,7 @@ inline constexpr std::chrono::milliseconds kLongestWait = std::chrono::hours(24 
 std::chrono::milliseconds bounded_timeout(std::chrono::milliseconds timeout,
                                           const std::string& what);
 
+/// The same where 0 means another's timeout, and stays.
+std::chrono::milliseconds own_timeout(std::chrono::milliseconds timeout, const std::string& what);
+
 }  // namespace muster::distributed

@@ -54,6 +54,13 @@ std::string ThreadExchange::gone_text(uint64_t sequence, const Collective& op, i
   return missing_text(sequence, op, departure(gone), gone);
 }
 
+/// Of one that has come there, or cannot.
+std::string ThreadExchange::words_of_failed(uint64_t sequence,
+                                            const Contribution& any,
+                                            int gone) const {
+  return concat(any.describe(), " #", sequence, " of thread ranks: ", departure(gone));
+}
+
 std::string ThreadExchange::missing_text(uint64_t sequence,
                                          const Collective& op,
                                          const std::string& reason,
@@ -90,9 +97,15 @@ PendingWorkPtr ThreadExchange::post(int rank,
   std::string failure;
   {
     std::unique_lock lock(mutex_);
-    if (const std::string gone = departure(rank); !gone.empty()) {
+    std::string refusal;
+    if (const auto late = gave_up_.find(rank); late != gave_up_.end()) {
+      refusal = concat(contribution.describe(), " on a group that has failed: ", left_.at(rank));
+    } else if (left_.contains(rank)) {
+      refusal = words_of_failed(sequence, contribution, rank);
+    }
+    if (!refusal.empty()) {
       lock.unlock();
-      work->fail(concat(contribution.describe(), " #", sequence, " of thread ranks: ", gone));
+      work->fail(refusal);
       return work;
     }
     Collective& op = collectives_[sequence];
@@ -113,7 +126,8 @@ PendingWorkPtr ThreadExchange::post(int rank,
     } else {
       const auto first = std::ranges::find_if(in_turn_, [&](int gone) { return !op.works[gone]; });
       if (first != in_turn_.end()) {
-        failure = gone_text(sequence, op, *first);
+        failure = gave_up_.contains(*first) ? words_of_failed(sequence, op.parts[rank], *first)
+                                            : gone_text(sequence, op, *first);
         failed = op.works;
         collectives_.erase(sequence);
       }
@@ -303,31 +317,38 @@ std::vector<std::shared_ptr<ThreadExchange>> ThreadExchange::live_parts() {
 }
 
 void ThreadExchange::leave(int rank, const std::string& why, bool withdraw) {
-  std::vector<std::pair<PendingWorkPtr, std::string>> failed;
+  Failed failed;
   {
     const std::lock_guard lock(mutex_);
     if (left_.emplace(rank, why).second) in_turn_.push_back(rank);
-    for (auto op = collectives_.begin(); op != collectives_.end();) {
-      if (op->second.works[rank] && !withdraw) {
-        ++op;
-        continue;
-      }
-      const std::string text = gone_text(op->first, op->second, rank);
-      for (const auto& work : op->second.works) {
-        if (work) failed.emplace_back(work, text);
-      }
-      op = collectives_.erase(op);
-    }
-    std::erase_if(sent_, [&](const Sent& sent) { return sent.to == rank; });
-    std::erase_if(receives_, [&](const Receive& receive) {
-      if (receive.from != rank && !(withdraw && receive.to == rank)) return false;
-      failed.emplace_back(receive.work, receive.failure(departure(rank)));
-      return true;
-    });
+    drop(rank, withdraw, failed);
   }
   for (const auto& [work, text] : failed) work->fail(text);
   if (withdraw) return;  // of this group alone
   for (const auto& [part, place] : parts_of(rank)) part->leave(place, why);
+}
+
+/// What waits for a rank that is gone, or with `withdraws` what that one waits for, too: with the lock.
+void ThreadExchange::drop(int rank, bool withdraws, Failed& failed) {
+  for (auto op = collectives_.begin(); op != collectives_.end();) {
+    const bool has_come = op->second.works[rank] != nullptr;
+    if (has_come && !withdraws) {
+      ++op;
+      continue;
+    }
+    const std::string text = has_come ? words_of_failed(op->first, op->second.parts[rank], rank)
+                                      : gone_text(op->first, op->second, rank);
+    for (const auto& work : op->second.works) {
+      if (work) failed.emplace_back(work, text);
+    }
+    op = collectives_.erase(op);
+  }
+  std::erase_if(sent_, [&](const Sent& sent) { return sent.to == rank; });
+  std::erase_if(receives_, [&](const Receive& receive) {
+    if (receive.from != rank && !(withdraws && receive.to == rank)) return false;
+    failed.emplace_back(receive.work, receive.failure(departure(rank)));
+    return true;
+  });
 }
 
 void ThreadExchange::wake_watchdog() {
@@ -355,13 +376,15 @@ void ThreadExchange::run_watchdog() {
   }
 }
 
-/// Fails what is late here and in the groups that were made from this one. Returns when the next
-/// will be. Callbacks of the works may drop the last handle of any of them.
+/// Fails what is late here and in the groups that were made from this one. Who has waited for a
+/// collective in vain takes part in none of this group any more, as over other backends: whoever comes
+/// later is told so at once. Returns when the next will be. Callbacks of the works may drop the last handle of any of them.
 ThreadExchange::Clock::time_point ThreadExchange::fail_late() {
   const auto gone = gone_;
   auto next = Clock::time_point::max();
-  std::vector<std::pair<PendingWorkPtr, std::string>> late;
+  Failed late;
   {
+    std::vector<int> given_up;
     const std::lock_guard lock(mutex_);
     const auto now = Clock::now();
     for (auto op = collectives_.begin(); op != collectives_.end();) {
@@ -372,11 +395,15 @@ ThreadExchange::Clock::time_point ThreadExchange::fail_late() {
       }
       const std::string text = missing_text(
           op->first, op->second, concat("timed out after ", op->second.timeout.count(), " ms"));
-      for (const auto& work : op->second.works) {
-        if (work) late.emplace_back(work, text);
+      for (int rank = 0; rank < world_size_; ++rank) {
+        if (!op->second.works[rank]) continue;
+        late.emplace_back(op->second.works[rank], text);
+        if (left_.emplace(rank, text).second) in_turn_.push_back(rank);
+        if (gave_up_.insert(rank).second) given_up.push_back(rank);
       }
       op = collectives_.erase(op);
     }
+    for (const int rank : given_up) drop(rank, /*withdraws=*/true, late);
     std::erase_if(receives_, [&](const Receive& receive) {
       const bool is_late = receive.deadline <= now;
       if (!is_late) next = std::min(next, receive.deadline);

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -29,8 +30,8 @@ namespace muster::distributed {
 // work for all, in rank order, and completes every rank's Work. Posting never blocks, so operations
 // are asynchronous without a helper thread, any number may be in flight, and sums are bit-equal
 // from run to run: ((r0 + r1) + r2) + r3. The board's mutex orders the tensors' memory. A rank that
-// ends or fails leaves the board; whoever needs it from then on is told its name at once instead of
-// hanging.
+// ends or fails leaves the board, and so does one whose wait for a collective was over; whoever needs
+// it from then on is told its name at once instead of hanging.
 
 /// Shared by the backends of all ranks of one group. Every member may be called from any thread.
 class ThreadExchange : public std::enable_shared_from_this<ThreadExchange> {
@@ -117,12 +118,15 @@ class ThreadExchange : public std::enable_shared_from_this<ThreadExchange> {
 
   /// Of a group that was made from another; `first` is the first of all.
   ThreadExchange(int world_size, std::shared_ptr<ThreadExchange> first);
+  using Failed = std::vector<std::pair<PendingWorkPtr, std::string>>;  // and why
+  void drop(int rank, bool withdraws, Failed& failed);
   void run_watchdog();
   void wake_watchdog();
   Clock::time_point fail_late();
   std::vector<std::shared_ptr<ThreadExchange>> live_parts();
   std::vector<std::pair<std::shared_ptr<ThreadExchange>, int>> parts_of(int rank);
   std::string gone_text(uint64_t sequence, const Collective& op, int gone) const;
+  std::string words_of_failed(uint64_t sequence, const Contribution& any, int gone) const;
   std::string missing_text(uint64_t sequence,
                            const Collective& op,
                            const std::string& reason,
@@ -137,6 +141,7 @@ class ThreadExchange : public std::enable_shared_from_this<ThreadExchange> {
   std::deque<Receive> receives_;     // in the order in which they were asked for
   std::map<int, std::string> left_;  // rank -> why
   std::vector<int> in_turn_;  // the same ranks, as they left: the first may be the others' reason
+  std::set<int> gave_up_;     // of them: whose wait for the others was over, in this group alone
   std::map<std::string, std::shared_ptr<void>> shared_;
   std::map<std::string, Part> parts_;
   const std::shared_ptr<ThreadExchange>

@@ -154,7 +154,7 @@ TEST_P(Culprits, ARankThatEndedIsNamedAtOnce) {
 
 TEST_P(Culprits, ARankThatStallsIsNamedAfterTheTimeoutAndToldWhenItComes) {
   std::latch others(world_size() - 1);
-  std::vector<std::string> errors(world_size());
+  std::vector<std::string> errors(world_size()), behind(world_size());
   const int late = world_size() - 1;
   run([&](ProcessGroup group) {
     const bool is_late = group.rank() == late;
@@ -166,7 +166,12 @@ TEST_P(Culprits, ARankThatStallsIsNamedAfterTheTimeoutAndToldWhenItComes) {
     test::backend_of(group)->setTimeout(std::chrono::milliseconds(700));
     if (is_late) others.wait();
     errors[group.rank()] = error_of([&] { group.all_reduce(tensor); });
+    behind[group.rank()] = error_of([&] { group.all_reduce(tensor); });
   });
+  // The group has failed, also for the one that is late: no call behind it succeeds, or waits.
+  EXPECT_THAT(errors[late], HasSubstr("failed: all_reduce sum float32[5] #1"));
+  for (const std::string& error : behind)
+    EXPECT_THAT(error, HasSubstr("failed: all_reduce sum float32[5] #1"));
   for (int rank = 0; rank < late; ++rank) {
     EXPECT_THAT(errors[rank], HasSubstr("all_reduce sum float32[5] #1")) << rank;
     // On a machine that stands still others may be late as well: "rank 1, 3 did not come".
@@ -176,7 +181,6 @@ TEST_P(Culprits, ARankThatStallsIsNamedAfterTheTimeoutAndToldWhenItComes) {
     EXPECT_THAT(errors[rank], HasSubstr("timed out after 700 ms"));
   }
   if (GetParam().backend == "shm") {
-    EXPECT_THAT(errors[late], HasSubstr("failed: all_reduce sum float32[5] #1"));
     EXPECT_THAT(errors[0],
                 HasSubstr("rank " + std::to_string(late) + " was last in all_reduce #0"));
   }
