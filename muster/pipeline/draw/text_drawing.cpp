@@ -85,11 +85,16 @@ std::string draw_text(const Timeline& timeline, const TextDrawing& options) {
 }
 
 std::string summary_text(const Timeline& timeline, const std::string& unit) {
-  const auto time = [&](double value) {
-    if (unit == "s") return human_duration(value);
+  const auto number = [](double value) {
     const std::string text = fixed(value, 3);
     const size_t last = text.find_last_not_of('0');
-    return text.substr(0, text[last] == '.' ? last : last + 1) + (unit.empty() ? "" : " " + unit);
+    return text.substr(0, text[last] == '.' ? last : last + 1);
+  };
+  const auto time = [&](double value) {
+    constexpr double kWhole = 0.01;  // from here on whole milliseconds tell enough
+    if (unit == "s" && value < kWhole) return number(1e3 * value) + "ms";
+    if (unit == "s") return human_duration(value);
+    return number(value) + (unit.empty() ? "" : " " + unit);
   };
   return concat("step ",
                 time(timeline.step_s()),

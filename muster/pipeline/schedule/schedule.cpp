@@ -22,21 +22,20 @@ void require_sizes(std::string_view schedule,
                    int64_t least,
                    int64_t most) {
   const auto& [stages, ranks, micro_batches] = sizes;
-  if (ranks < 1 || ranks > kMostRanks || micro_batches < 1 || stages < 1 ||
-      stages > kMostForwards / micro_batches) {
-    throw usage_error(
-        {.refused = concat("the sizes of a pipeline make no sense for ", schedule),
-         .rule = concat(
-             "there are 1 to ",
-             kMostRanks,
-             " ranks, and at least one stage and micro-batch; stages times micro-batches are "
-             "at most ",
-             kMostForwards),
-         .value = concat(counted(stages, "stage"),
-                         ", ",
-                         counted(ranks, "rank"),
-                         ", ",
-                         counted(micro_batches, "micro-batch", "micro-batches"))});
+  if (ranks < 1 || ranks > kMostRanks)  // before what may have been made of them
+    throw usage_error({.refused = concat("the sizes of a pipeline make no sense for ", schedule),
+                       .rule = concat("there are 1 to ", kMostRanks, " ranks"),
+                       .value = concat(ranks)});
+  if (micro_batches < 1 || stages < 1 || stages > kMostForwards / micro_batches) {
+    throw usage_error({.refused = concat("the sizes of a pipeline make no sense for ", schedule),
+                       .rule = concat("there are at least one stage and micro-batch; stages times "
+                                      "micro-batches are at most ",
+                                      kMostForwards),
+                       .value = concat(counted(stages, "stage"),
+                                       ", ",
+                                       counted(ranks, "rank"),
+                                       ", ",
+                                       counted(micro_batches, "micro-batch", "micro-batches"))});
   }
   if (stages % ranks == 0 && stages / ranks >= least && stages / ranks <= most) return;
   std::string rule = "there are as many stages as ranks";

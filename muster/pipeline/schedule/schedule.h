@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -57,6 +58,9 @@ EntryTable<ScheduleEntry> schedules();
 /// By "1f1b" or "1f1b:eager=true". Throws a usage error for an unknown name or parameter, and for
 /// sizes that the schedule does not take.
 Schedule make_schedule(const std::string& spec, const PipelineSizes& sizes);
+
+/// As `most` below: there may be any number of stages on each rank.
+inline constexpr int64_t kAnyNumber = std::numeric_limits<int64_t>::max();
 
 /// For schedules: throws a usage error that names `schedule` unless there is at least one
 /// micro-batch and rank, and the stages are `least` to `most` times the ranks, a whole number.

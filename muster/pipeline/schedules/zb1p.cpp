@@ -13,7 +13,7 @@ namespace {
 
 Schedule make_zb1p(const PipelineSizes& sizes, const ParamValues& params) {
   check_param_names({}, params, "pipeline schedule zb1p");
-  require_sizes("zb1p", sizes, 1, sizes.stages);
+  require_sizes("zb1p", sizes, 1, kAnyNumber);
   const AlternatingRule rule{.warm_up_per_hop = 1, .splits_backward = true};
   Schedule schedule{.lists = alternating_lists(sizes, rule)};
   const int64_t per_rank = sizes.stages / sizes.ranks;

@@ -43,7 +43,8 @@ double start_s(const Dependency& node,
   return start;
 }
 
-constexpr double kLongest = 1e100;  // sums of any number of them are finite
+constexpr double kLongest = 1e100;    // sums of any number of them are finite
+constexpr double kShortest = 1e-100;  // and quotients of two
 
 void require_times(std::span<const StageTimes> stages, int64_t count) {
   if (static_cast<int64_t>(stages.size()) != count)
@@ -59,7 +60,7 @@ void require_times(std::span<const StageTimes> stages, int64_t count) {
                               t.activation_s,
                               t.gradient_s,
                               t.average_s}) {
-      if (time >= 0 && time <= kLongest) continue;
+      if (time == 0 || (time >= kShortest && time <= kLongest)) continue;
       throw usage_error({.refused = concat("a time of stage ", stage, " makes no sense"),
                          .rule = concat("from 0 to ", shortest(kLongest)),
                          .value = shortest(time)});

@@ -97,6 +97,10 @@ TEST(PipelineDrawing, SummaryNamesStepBubbleAndIdleTime) {
     for (Span& span : spans) span = {span.action, 100 + span.start_s / 1e3, 100 + span.end_s / 1e3};
   }
   EXPECT_EQ(summary_text(measured, "s"), "step 33ms, bubble 27.3 %, idle 9ms");
+  for (auto& spans : measured.ranks) {
+    for (Span& span : spans) span = {span.action, span.start_s / 32, span.end_s / 32};
+  }
+  EXPECT_THAT(summary_text(measured, "s"), HasSubstr("idle 0.281ms")) << "not 0ms";
   EXPECT_EQ(draw_text(measured), draw_text(timeline));
 }
 
