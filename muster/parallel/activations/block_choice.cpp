@@ -84,8 +84,11 @@ void round_up(std::vector<Way>& ways, int64_t budget_bytes, int64_t in_flight) {
 }
 
 [[noreturn]] void refuse_rule(std::string_view text, std::string_view flag) {
+  std::string rule = "off, blocks, every:K or budget:BYTES, K and BYTES at least 1";
+  if (text.find("offload") != std::string_view::npos)
+    rule += "; behind a pipeline's budget offload=off or offload=BYTES, at least 1";
   throw usage_error({.refused = std::string(flag),
-                     .rule = "off, blocks, every:K or budget:BYTES, K and BYTES at least 1",
+                     .rule = rule,
                      .value = std::string(text),
                      .hint = text.find("::") != std::string_view::npos
                                  ? "one colon: budget:512MiB, for one"

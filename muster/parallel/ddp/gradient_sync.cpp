@@ -368,17 +368,17 @@ void GradientSync::refuse_missing(const std::vector<std::string>& missing) const
   for (const auto& [name, parameter] : parameters_) {
     if (contains(missing, name)) names.push_back(name);
   }
-  throw usage_error(
-      {.refused = concat("rank ",
-                         group_.rank(),
-                         ": ",
-                         names.size(),
-                         names.size() == 1 ? " parameter" : " parameters",
-                         " got no gradient in the last step: ",
-                         muster::join(names, ", ")),
-       .rule = "backward reaches every parameter in every step",
-       .hint = "set find_unused_parameters, or let every output of forward take part in the loss; "
-               "gradients of the last step are not averaged"});
+  throw usage_error({.refused = concat("rank ",
+                                       group_.rank(),
+                                       ": ",
+                                       names.size(),
+                                       names.size() == 1 ? " parameter" : " parameters",
+                                       " got no gradient in the last step: ",
+                                       muster::join(names, ", ")),
+                     .rule = "backward reaches every parameter in every step",
+                     .hint = "set find_unused_parameters (a program: --find-unused-parameters), or "
+                             "let every output of forward take part in the loss; "
+                             "gradients of the last step are not averaged"});
 }
 
 }  // namespace muster::parallel

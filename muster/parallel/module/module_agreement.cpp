@@ -46,11 +46,13 @@ void verify_same_module(const std::string& options,
   for (size_t rank = 1; rank < texts.size(); ++rank) {
     const std::string difference = first_difference(texts[0], texts[rank], rank);
     if (difference.empty()) continue;
-    throw usage_error({.refused = "the ranks' modules differ",
-                       .rule = "all ranks wrap the same module, registered in the same order",
-                       .value = difference,
-                       .hint = "build the module from the same options on every rank; the rank may "
-                               "only choose data and seeds"});
+    throw usage_error(
+        {.refused = "the ranks' modules differ",
+         .rule =
+             "all ranks wrap the same module, registered in the same order, with the same options",
+         .value = difference,
+         .hint = "build the module from the same options on every rank; the rank may "
+                 "only choose data and seeds"});
   }
 }
 

@@ -316,16 +316,16 @@ void ShardedGradients::refuse_missing() {
     if (!arrived_[i] && tensor.numel() > 0) names.push_back(name);
   }
   reset();
-  throw usage_error(
-      {.refused = concat("rank ",
-                         parameters_.group().rank(),
-                         ": ",
-                         names.size(),
-                         names.size() == 1 ? " parameter" : " parameters",
-                         " got no gradient: ",
-                         join(names, ", ")),
-       .rule = "backward reaches every parameter in every step",
-       .hint = "set find_unused_parameters, or let every output of forward take part in the loss"});
+  throw usage_error({.refused = concat("rank ",
+                                       parameters_.group().rank(),
+                                       ": ",
+                                       names.size(),
+                                       names.size() == 1 ? " parameter" : " parameters",
+                                       " got no gradient: ",
+                                       join(names, ", ")),
+                     .rule = "backward reaches every parameter in every step",
+                     .hint = "set find_unused_parameters (a program: --find-unused-parameters), or "
+                             "let every output of forward take part in the loss"});
 }
 
 }  // namespace muster::parallel

@@ -304,7 +304,10 @@ fs::path find_checkpoint(const fs::path& path) {
          .value = owner ? concat(text_of(*owner), " trains there, and has saved nothing yet") : "",
          .hint = newest  ? newest_hint(*newest)
                  : owner ? "wait for its first checkpoint"
-                         : "name the folder that an earlier run got as --output"});
+                 : fs::exists(path / kRunLock)
+                     ? "a run that ended before its first checkpoint has nothing to go on with: "
+                       "start it again as it was, without --resume"
+                     : "name the folder that an earlier run got as --output"});
   }
   if (const auto step = step_named_by(path / "latest")) return checkpoint_folder(path, *step);
   const auto newest = checkpoint_before(path, kNewest);

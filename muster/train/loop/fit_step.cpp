@@ -86,7 +86,7 @@ std::vector<Trainer::Share> Trainer::all_shares(int64_t batches, int64_t samples
   }
   if (!(all > 0)) {
     throw usage_error(
-        {.refused = concat("task ", task_->name(), ": the weight of step ", position_.step),
+        {.refused = concat("task ", task_->name(), ": the weight of step ", position_.step + 1),
          .rule = "above 0 for all ranks and batches together",
          .value = shortest(all)});
   }

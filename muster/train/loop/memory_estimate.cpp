@@ -218,7 +218,7 @@ std::string memory_outlook(std::unique_ptr<Task> task, const FitData& data, cons
                   error.op(),
                   " does not run on meta: ",
                   error.text().value,
-                  "; --batch-size auto measures it");
+                  plan.devices[0].is_cpu() ? "" : "; --batch-size auto measures it");
   } catch (const std::exception& error) {
     // The run is to say it, if it meets it.
     const std::string_view words = error.what();

@@ -170,6 +170,7 @@ void ParameterGroups::take_patterns(const FitOptions& options) {
     for (const at::Tensor& parameter : factors.find(pattern))
       rules_[key_of(parameter)].lr_factor = factor;
   }
+  by_flag_ = !options.freeze.empty();
   const PatternSearch frozen(*module_, "--freeze", /*knows_norms=*/false);
   for (const at::Tensor& parameter : frozen.find(options.freeze)) freeze(parameter);
 }
@@ -211,7 +212,7 @@ ParameterRules ParameterGroups::rules_of(const torch::nn::Module& part,
     if (const auto rule = rules_.find(key); rule != rules_.end()) rules[item.key()] = rule->second;
   }
   if (is_trained) return rules;
-  throw usage_error({.refused = "--freeze",
+  throw usage_error({.refused = by_flag_ ? "--freeze" : "the task's parameter_groups()",
                      .rule = part_name.empty() ? "some parameters are left to train"
                                                : concat("some parameters of part ",
                                                         part_name,

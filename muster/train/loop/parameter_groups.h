@@ -68,6 +68,7 @@ class ParameterGroups {
   std::unordered_map<Key, ParameterRule> rules_;
   std::unordered_set<Key> frozen_;
   std::vector<std::shared_ptr<torch::nn::Module>> frozen_norms_;
+  bool by_flag_ = false;  // --freeze has frozen some
   Json record_;
 };
 

@@ -1,6 +1,7 @@
 #include "muster/train/loop/predict.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -10,6 +11,7 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 
+#include "muster/base/counted.h"
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/data/loader/device_batches.h"
@@ -38,10 +40,17 @@ class Answers {
       throw usage_error({.refused = concat("task ", task_.name()),
                          .rule = "its predict_step() gives at least one tensor"});
     }
+    std::set<std::string_view> names;
     for (auto& [name, tensor] : answers) {
+      if (!names.insert(name).second)
+        throw usage_error({.refused = concat("task ", task_.name(), ": prediction ", name),
+                           .rule = "each name is there once",
+                           .value = "two"});
       if (tensor.dim() < 1 || tensor.size(0) != batch.size()) {
         throw usage_error({.refused = concat("task ", task_.name(), ": prediction ", name),
-                           .rule = concat("one row per sample, ", batch.size(), " here"),
+                           .rule = concat("one row for each of the ",
+                                          counted(batch.size(), "sample"),
+                                          " of its batch, those that fill it up among them"),
                            .value = concat(tensor.sizes())});
       }
     }
