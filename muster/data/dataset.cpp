@@ -44,6 +44,27 @@ void check_indices(const Dataset& dataset, std::span<const int64_t> indices) {
   }
 }
 
+/// What load() promises: else samples count as none, or one row as all of them, and no number says so.
+void check_loaded(const Dataset& dataset, const Batch& batch, std::span<const int64_t> asked) {
+  const auto refused = [&](std::string rule, std::string value, std::string hint) {
+    return usage_error({.refused = concat("load() of dataset ", dataset.spec().name),
+                        .rule = std::move(rule),
+                        .value = std::move(value),
+                        .hint = std::move(hint)});
+  };
+  if (!std::ranges::equal(batch.indices, asked))
+    throw refused("Batch::indices are those that were asked for",
+                  concat(batch.indices.size(), " indices for ", asked.size()),
+                  "say .indices = {indices.begin(), indices.end()}");
+  if (dataset.is_by_sample()) return;
+  for (const auto& [name, tensor] : batch.tensors) {
+    if (tensor.dim() > 0 && tensor.size(0) == std::ssize(asked)) continue;
+    throw refused(concat("tensor \"", name, "\" has a row for each of ", asked.size(), " samples"),
+                  concat("shape ", tensor.sizes()),
+                  "samples of unlike sizes are a SampleDataset's");
+  }
+}
+
 }  // namespace
 
 const at::Tensor* Batch::find(std::string_view name) const { return find_tensor(tensors, name); }
@@ -72,7 +93,9 @@ std::string_view to_string(DataKind kind) {
 
 Batch Dataset::get(std::span<const int64_t> indices, const SampleContext& context) const {
   check_indices(*this, indices);
-  return load(indices, context);
+  Batch batch = load(indices, context);
+  check_loaded(*this, batch, indices);
+  return batch;
 }
 
 std::vector<Sample> Dataset::samples(std::span<const int64_t> indices,

@@ -128,7 +128,8 @@ class Dataset {
   virtual DataSpec spec() const = 0;
 
   /// The samples of these indices, in this order; an index may come more than once.
-  /// Throws a usage error if an index is outside 0 … size()-1.
+  /// Throws a usage error if an index is outside 0 … size()-1, or load() gives other samples, or a
+  /// tensor with another number of rows where batches are made at once.
   Batch get(std::span<const int64_t> indices, const SampleContext& context = {}) const;
 
   /// The same samples one by one, before collate() makes a batch of them: what changes samples so
@@ -178,7 +179,7 @@ class Dataset {
   virtual uint32_t fingerprint() const;
 
  private:
-  /// Fills a batch. The indices are in range. Allocate the batch's tensors once and write each
+  /// Fills a batch, whose `indices` are these. They are in range. Allocate the batch's tensors once and write each
   /// sample to its row.
   virtual Batch load(std::span<const int64_t> indices, const SampleContext& context) const = 0;
 

@@ -162,10 +162,12 @@ Evaluation evaluate(Task& task,
     });
   }
   shown.end();
-  task.end_evaluation(options.phase, group);
+  own_code("end_evaluation", [&] { task.end_evaluation(options.phase, group); });
   const Meter all = sum_over_ranks(own.read(), group);
-  Evaluation seen{.metrics = all.metrics(), .weight = all.weight()};
-  if (options.phase == Phase::kTest) seen.report = task.report();
+  Evaluation seen{.metrics = own_code("the metrics", [&] { return all.metrics(); }),
+                  .weight = all.weight()};
+  if (options.phase == Phase::kTest)
+    seen.report = own_code("report", [&] { return task.report(); });
   return seen;
 }
 

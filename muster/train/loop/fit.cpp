@@ -175,6 +175,7 @@ void Trainer::make_groups() {
   groups_->check_alike(group_);
   groups_->train_mode();
   if (const std::string line = groups_->line(); !line.empty()) log_.note(line);
+  if (const std::string line = line_of_untrained(*task_); !line.empty()) log_.note(line);
 }
 
 void Trainer::make_parts() {

@@ -136,13 +136,40 @@ void Trainer::check_hooks() {
 // state behind its step, so none is saved there: the run goes on from the checkpoint before.
 // Returns the line that says so, else nothing.
 std::string Trainer::keep_epoch() noexcept {
-  if (!owes_epoch_end() || group_.world_size() > 1 || last_saved_ == position_.step) return "";
+  if (group_.world_size() > 1) return "";
   try {
-    save();
-    const std::string place = writer_->wait().string();
-    return concat("the epoch is saved in ", place, ": --resume begins with its validation");
+    return save_owed_epoch();
   } catch (...) {  // the error in hand counts more
     return "";
+  }
+}
+
+/// Of all ranks.
+std::string Trainer::save_owed_epoch() {
+  if (!owes_epoch_end() || last_saved_ == position_.step) return "";
+  save();
+  if (!writer_) return "";
+  const std::string place = writer_->wait().string();
+  return concat("the epoch is saved in ", place, ": --resume begins with its validation");
+}
+
+/// What epochs are judged by, or the rate follows, may have had nothing to count in a validation: no sample
+/// of a class, say. Ends the run on all ranks alike, and the epoch is kept.
+void Trainer::check_judged(const Metrics& seen) {
+  for (const std::string& name : {plan_.monitored, std::string(schedule_->metric())}) {
+    if (name.empty() || seen.find(name) != nullptr) continue;
+    if (const std::string line = save_owed_epoch(); !line.empty()) log_.note(line);
+    throw environment_error({.refused = concat("the validation's metric ",
+                                               name,
+                                               " after step ",
+                                               position_.step,
+                                               " (epoch ",
+                                               position_.epoch + 1,
+                                               ")"),
+                             .rule = "the run is judged by it",
+                             .value = "nothing was counted: its weight was 0 in every batch",
+                             .hint = "--resume with other validation data, or begin a run that "
+                                     "monitors another metric"});
   }
 }
 
@@ -161,6 +188,7 @@ Metrics Trainer::score() {
   const Evaluation seen = evaluated();
   log_.evaluated("validate", position_, seen.metrics);
   divergence_.check_evaluation(seen, Phase::kValidate, here());
+  check_judged(seen.metrics);
   log_.note(epoch_line(plan_, position_, epoch_meter_.metrics(), seen.metrics, scaler()));
   validated_ = position_.step;
   validation_ = seen.metrics;

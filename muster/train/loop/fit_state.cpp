@@ -54,7 +54,8 @@ void Trainer::restore(const Checkpoint& checkpoint) {
   load_guard(checkpoint.loop.value(kGuardKey, Json()));
   load_scalers(checkpoint.loop.value("scaler", Json::object()));
   best_.load_state(checkpoint.loop.at("best"));
-  if (checkpoint.loop.contains("task")) task_->load_state(checkpoint.loop.at("task"));
+  if (checkpoint.loop.contains("task"))
+    of_task("load_state", [&] { task_->load_state(checkpoint.loop.at("task")); });
   best_step_ = checkpoint.best_step;
   ended_at_ = checkpoint.loop.value(kEndedKey, int64_t{-1});
   load_last_step(checkpoint.loop.value(kLastKey, Json::object()));
@@ -204,7 +205,7 @@ void Trainer::save() {
   // Before the weights, which may be put together in the same memory.
   tensor::NamedTensorList averages = ema_ ? whole_averages() : tensor::NamedTensorList();
   tensor::NamedTensorList model = parts_[0]->strategy().whole_state(model_state(module()));
-  Json of_task = task_->state();
+  Json of_task = this->of_task("state", [this] { return task_->state(); });
   if (const int rank = parts_[0]->strategy().seeing_rank(); rank != 0)
     of_task = parse_json(group_.broadcast_text(json_text(of_task), rank), "a task's state");
   for (const auto& part : parts_) part->strategy().settle_record();

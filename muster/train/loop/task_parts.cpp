@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <mutex>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -75,7 +78,9 @@ void check_metrics(const std::string& owner, const std::vector<Metric>& metrics)
   }
 }
 
-void check_parts(const std::string& owner, const std::vector<TaskPart>& parts) {
+using Key = const c10::TensorImpl*;  // of a parameter
+
+void check_names(const std::string& owner, const std::vector<TaskPart>& parts) {
   std::vector<std::string> seen;
   for (const TaskPart& part : parts) {
     const bool fits = !part.name.empty() && part.name.find('/') == std::string::npos &&
@@ -86,6 +91,37 @@ void check_parts(const std::string& owner, const std::vector<TaskPart>& parts) {
            .rule = fits ? "it has a module" : "a name without /, and each name is there once"});
     }
     seen.push_back(part.name);
+  }
+}
+
+/// A part that is not of the module, or shares a parameter with another one, would train nothing, or one
+/// of them nothing, and no step would fail.
+void check_parts(const std::string& owner,
+                 const torch::nn::Module& module,
+                 const std::vector<TaskPart>& parts) {
+  check_names(owner, parts);
+  std::map<Key, std::string> names;
+  for (const auto& item : module.named_parameters())
+    names.emplace(item.value().unsafeGetTensorImpl(), item.key());
+  std::map<Key, std::string> taken;  // by which part
+  for (const TaskPart& part : parts) {
+    const auto refused = [&](std::string rule, std::string value) {
+      return usage_error({.refused = concat(owner, ": part \"", part.name, '"'),
+                          .rule = std::move(rule),
+                          .value = std::move(value)});
+    };
+    const auto own = part.module->named_parameters();
+    if (own.is_empty()) throw refused("it has parameters", "none");
+    for (const auto& item : own) {
+      const Key key = item.value().unsafeGetTensorImpl();
+      const auto known = names.find(key);
+      if (known == names.end())
+        throw refused("its parameters are those of the task's module", "its own " + item.key());
+      const auto [other, is_new] = taken.emplace(key, part.name);
+      if (!is_new)
+        throw refused("a parameter is in one part",
+                      concat(known->second, " is in \"", other->second, "\" too"));
+    }
   }
 }
 
@@ -167,7 +203,36 @@ std::unique_ptr<Task> make_seeded(const TaskMaker& make, int64_t seed, Seeds see
 void check_task_alone(Task& task) {
   const std::string owner = concat("task ", task.name());
   check_metrics(owner, task.metrics());
-  check_parts(owner, task.parts());
+  const std::shared_ptr<torch::nn::Module> module = task.module();
+  if (task.module() != module)
+    throw usage_error({.refused = owner,
+                       .rule = "module() gives the same object each time",
+                       .hint = "make it once, in the task's constructor"});
+  check_parts(owner, *module, task.parts());
+}
+
+std::string line_of_untrained(Task& task) {
+  const std::vector<TaskPart> parts = task.parts();
+  if (parts.empty()) return "";
+  std::set<Key> taken;
+  for (const TaskPart& part : parts)
+    for (const at::Tensor& parameter : part.module->parameters())
+      taken.insert(parameter.unsafeGetTensorImpl());
+  constexpr size_t kShown = 4;
+  std::vector<std::string> names;
+  size_t rest = 0;
+  for (const auto& item : task.module()->named_parameters()) {
+    if (!item.value().requires_grad() || taken.contains(item.value().unsafeGetTensorImpl()))
+      continue;
+    if (++rest <= kShown) names.push_back(item.key());
+  }
+  if (rest == 0) return "";
+  if (rest > kShown) names.emplace_back("…");
+  return concat("in no part, and so not trained: ",
+                counted(rest, "parameter tensor"),
+                " (",
+                join(names, ", "),
+                ")");
 }
 
 void check_task_on_ranks(Task& task, const distributed::ProcessGroup& group) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "muster/data/loader/loader.h"
 #include "muster/distributed/process_group.h"
@@ -32,9 +33,12 @@ std::unique_ptr<Task> make_seeded(const TaskMaker& make,
                                   int64_t seed,
                                   Seeds seeds = Seeds::kOfAllDevices);
 
-/// Throws a usage error for metrics whose names files cannot hold, and for parts without a name or a
-/// module.
+/// Throws a usage error for metrics whose names files cannot hold, a module that is another one each
+/// time, and parts without a name or a module, or whose parameters are not the module's, or in two.
 void check_task_alone(Task& task);
+
+/// A line on what no part of the task trains; empty where that is nothing.
+std::string line_of_untrained(Task& task);
 
 /// Throws a usage error, the same on all ranks, unless their tasks have one name, one list of
 /// metrics with names that files can hold, and one list of parts. Collective.

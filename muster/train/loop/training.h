@@ -234,6 +234,8 @@ class Trainer {
   void tell_end_inside_epoch();
   Metrics validation_to_tell();
   std::string keep_epoch() noexcept;
+  std::string save_owed_epoch();
+  void check_judged(const Metrics& seen);
   Metrics score();
   Metrics validate();
   Step end_epoch();

@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "muster/base/json.h"
+#include "muster/base/text.h"
+#include "muster/tensor/what_of.h"
 
 namespace muster::train {
 namespace {
@@ -73,7 +75,11 @@ std::optional<double> Meter::made(const Metric& metric) const {
     if (!value) return std::nullopt;
     values.push_back(*value);
   }
-  return metric.formula(values);
+  try {
+    return metric.formula(values);
+  } catch (...) {
+    tensor::throw_behind(concat("formula of metric ", metric.name));
+  }
 }
 
 std::optional<size_t> Meter::first_nan() const {

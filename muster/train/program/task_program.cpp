@@ -1,6 +1,7 @@
 #include "muster/train/program/task_program.h"
 
 #include <algorithm>
+#include <exception>
 #include <filesystem>
 #include <span>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "muster/base/path_names.h"
 #include "muster/base/rank_env.h"
 #include "muster/base/text.h"
+#include "muster/memory/guard/oom.h"
 #include "muster/program/line/shell_word.h"
 #include "muster/program/rank_failure.h"
 #include "muster/program/screen/reporter.h"
@@ -24,6 +26,20 @@
 
 namespace muster::train {
 namespace {
+
+/// Errors of ours, and of files, say themselves what is wrong.
+TaskParts made_by(const std::function<TaskParts()>& make) {
+  try {
+    return make();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::filesystem::filesystem_error&) {
+    throw;
+  } catch (const std::exception&) {
+    if (memory::is_oom(std::current_exception())) throw;
+    tensor::throw_behind("the program's data and task cannot be made");
+  }
+}
 
 /// The program as run_program() sees it.
 class OfTask final : public Program {
@@ -141,14 +157,15 @@ void TaskProgram::flag(const std::string& name, Value value, const std::string& 
 }
 
 int TaskProgram::run(int argc, const char* const* argv, const std::function<TaskParts()>& make) {
+  const std::function<TaskParts()> named = [&] { return made_by(make); };
   const std::vector<std::string> words(argv, argv + argc);
   const std::span<const std::string> behind = std::span(words).subspan(1);
   program::Console console = program::Console::of_process(name_);
   console.set_json_errors(std::find(behind.begin(), behind.end(), "--json") != behind.end());
   try {
     const auto work = [&] {
-      return asks_run(behind) ? ask_run(words[0], behind, make, console)
-                              : run_task(words[0], behind, make, console);
+      return asks_run(behind) ? ask_run(words[0], behind, named, console)
+                              : run_task(words[0], behind, named, console);
     };
     const int code = as_rank(work);
     console.finish_out();

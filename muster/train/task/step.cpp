@@ -5,6 +5,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/tensor/dtype_name.h"
 
 namespace muster::train {
 
@@ -41,6 +42,11 @@ std::shared_ptr<const data::Dataset> as_task_takes(const Task& task,
 void check_result(const Task& task, const StepResult& result, bool trains) {
   const at::Tensor& loss = result.loss;
   const bool is_scalar = loss.defined() && loss.numel() == 1;
+  if (is_scalar && loss.is_complex())
+    throw usage_error({.refused = concat("task ", task.name(), ": the loss of a step"),
+                       .rule = "a real number",
+                       .value = concat("a tensor of ", tensor::dtype_name(loss.scalar_type())),
+                       .hint = "return its abs(), or another number that is to fall"});
   if (is_scalar && (!trains || loss.requires_grad())) return;
   throw usage_error(
       {.refused = concat("task ", task.name(), ": the loss of a step"),
