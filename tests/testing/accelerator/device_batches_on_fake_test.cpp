@@ -43,6 +43,7 @@ class Ragged final : public data::Dataset {
   explicit Ragged(int64_t broken = -1) : broken_(broken) {}
   int64_t size() const override { return kSamples; }
   data::DataSpec spec() const override { return {.name = "ragged", .sample_shape = {}}; }
+  bool is_by_sample() const override { return true; }  // whose lists have no row for each
 
  private:
   Batch load(std::span<const int64_t> indices, const data::SampleContext&) const override {

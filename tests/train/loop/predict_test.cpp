@@ -197,7 +197,8 @@ class TooFew final : public Numbering {
 };
 
 TEST(Predict, RefusesAnswersThatAreNotOnePerSample) {
-  EXPECT_THAT(refusal<TooFew>(1, 9), HasSubstr("prediction sum: one row for each of the 1 sample of its batch"));
+  EXPECT_THAT(refusal<TooFew>(1, 9),
+              HasSubstr("prediction sum: one row for each of the 1 sample of its batch"));
 }
 
 }  // namespace
