@@ -262,20 +262,15 @@ class Measurement {
   double before_ = 0, peak_ = 0;  // bytes of the device, of what was timed last
 };
 
-double median_of(const std::vector<BlockCosts>& rounds, double BlockCosts::*cost) {
-  std::vector<double> values;
-  for (const BlockCosts& round : rounds) values.push_back(round.*cost);
-  std::nth_element(values.begin(), values.begin() + std::ssize(values) / 2, values.end());
-  return values[values.size() / 2];
-}
-
-BlockCosts medians(const std::vector<BlockCosts>& rounds) {
+/// Of each time the least: whatever else runs on the machine makes one longer, and a core that is taken away
+/// for a while a small block's two of three (seen: 66 ms in place of 0.5, and a cut that gave the block a rank).
+BlockCosts shortest(const std::vector<BlockCosts>& rounds) {
   BlockCosts costs = rounds.back();
   for (const auto cost : {&BlockCosts::forward_s,
                           &BlockCosts::backward_s,
                           &BlockCosts::input_s,
                           &BlockCosts::weight_s})
-    costs.*cost = median_of(rounds, cost);
+    costs.*cost = std::ranges::min(rounds, {}, cost).*cost;
   return costs;
 }
 
@@ -317,7 +312,7 @@ std::vector<BlockCosts> measure_blocks(const std::vector<Block>& blocks,
         const BlockCosts round = measurement.round(before);
         if (i >= warm_up) rounds.push_back(round);
       }
-      BlockCosts costs = medians(rounds);
+      BlockCosts costs = shortest(rounds);
       costs.parameter_bytes = borrowed.parameter_bytes() * (1 + options.bytes_beside_parameter);
       before = measurement.holds_output();
       inputs = measurement.outputs();

@@ -15,7 +15,7 @@ namespace muster::parallel {
 
 struct MeasureOptions {
   int warm_up = 2;
-  int repeats = 7;           ///< of which the median counts
+  int repeats = 7;           ///< of which the shortest counts, of each time by itself
   int threads_per_rank = 1;  ///< inside operations, as in the pipeline
   /// Between devices, for transfers; 0: they take no time, as between threads on the CPU.
   double bytes_per_s = 0;

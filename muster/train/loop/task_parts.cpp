@@ -12,6 +12,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 
+#include "muster/base/counted.h"
 #include "muster/base/error.h"
 #include "muster/base/json.h"
 #include "muster/base/text.h"
