@@ -20,6 +20,7 @@ class MixedDataset final : public Dataset {
   DataSpec spec() const override { return source_->spec(); }
   uint32_t fingerprint() const override { return source_->fingerprint(); }
   at::Tensor targets() const override { return source_->targets(); }
+  bool is_by_sample() const override { return source_->is_by_sample(); }
   std::shared_ptr<const Sampler> own_sampler(const EpochShare& share) const override {
     return source_->own_sampler(share);
   }

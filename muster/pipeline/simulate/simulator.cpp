@@ -61,9 +61,10 @@ void require_times(std::span<const StageTimes> stages, int64_t count) {
                               t.gradient_s,
                               t.average_s}) {
       if (time == 0 || (time >= kShortest && time <= kLongest)) continue;
-      throw usage_error({.refused = concat("a time of stage ", stage, " makes no sense"),
-                         .rule = concat("from 0 to ", shortest(kLongest)),
-                         .value = shortest(time)});
+      throw usage_error(
+          {.refused = concat("a time of stage ", stage, " makes no sense"),
+           .rule = concat("0, or from ", shortest(kShortest), " to ", shortest(kLongest)),
+           .value = shortest(time)});
     }
   }
 }

@@ -60,14 +60,7 @@ void read_value(const std::string& flag, const std::string& text, double& value)
   value = *number;
 }
 
-void read_value(const std::string& flag, const std::string& text, std::string& value) {
-  if (text.empty() && !value.empty())  // a variable of a script that is not set: not the default
-    throw usage_error({.refused = flag,
-                       .rule = "it is not empty",
-                       .value = "\"\"",
-                       .hint = "leave the flag away"});
-  value = text;
-}
+void read_value(const std::string&, const std::string& text, std::string& value) { value = text; }
 
 void read_value(const std::string& flag, const std::string& text, std::filesystem::path& value) {
   if (text.empty()) {  // a variable of a script that is not set: not the default

@@ -18,8 +18,7 @@
 namespace muster::program {
 
 /// Reads what was typed for `flag`. Throws a usage error that names the flag, the rule (with the
-/// range of a whole number) and the text; of a path, too, if no file can have it, and of an empty text
-/// where `value`, the default, is not.
+/// range of a whole number) and the text; of a path, too, if no file can have it.
 void read_value(const std::string& flag, const std::string& text, int64_t& value);
 void read_value(const std::string& flag, const std::string& text, uint64_t& value);
 void read_value(const std::string& flag, const std::string& text, double& value);

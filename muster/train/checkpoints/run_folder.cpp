@@ -239,15 +239,15 @@ void RunFolder::take_over(const Checkpoint& from) const {
 std::string RunFolder::set_aside(const std::vector<int64_t>& steps, const Checkpoint* from) const {
   const fs::path abandoned = path_ / kAbandoned;
   const fs::path aside = abandoned / kUnfinished;
-  std::vector<int64_t> future = moved_aside();
+  const bool is_known = fs::exists(aside / "latest");
+  std::vector<int64_t> future = is_known ? moved_aside() : std::vector<int64_t>();
   future.insert(future.end(), steps.begin(), steps.end());
   std::ranges::sort(future, std::greater<>());
-  if (future.empty()) {  // at most links to what is still in its place
-    std::error_code none;
-    if (keeps_others_out()) fs::remove_all(aside, none);
-    return "";
-  }
-  const bool is_known = fs::exists(aside / "latest");
+  std::error_code none;
+  // Without a future there are at most links, and so there are where it is not known.
+  if (future.empty()) fs::remove(aside / "latest", none);
+  if (future.empty() ? keeps_others_out() : !is_known) fs::remove_all(aside, none);
+  if (future.empty()) return "";
   make_folder(aside / kCheckpoints);
   if (!is_known) {
     for (const char* name : kRecords) link_or_copy(path_ / name, aside / name);
@@ -258,8 +258,11 @@ std::string RunFolder::set_aside(const std::vector<int64_t>& steps, const Checkp
   const bool is_there = latest && std::ranges::find(future, *latest) != future.end();
   if (!is_known || !is_there) name_step(aside / "latest", is_there ? *latest : future.front());
   point_to(from);
-  for (const int64_t step : steps)
+  for (const int64_t step : steps) {
+    // What has come along as a best epoch makes way first: the whole one stays until it is moved.
+    fs::remove_all(checkpoint_folder(aside, step), none);
     put_in_place(checkpoint_folder(path_, step), checkpoint_folder(aside, step));
+  }
   sync_folder(aside / kCheckpoints);
   sync_folder(path_ / kCheckpoints);
   const fs::path place = abandoned / std::to_string(next_number(abandoned));

@@ -9,6 +9,7 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 
+#include "muster/base/error.h"
 #include "muster/data/loader/device_batches.h"
 #include "muster/data/samplers/exact_cover.h"
 #include "muster/memory/guard/oom.h"
@@ -162,7 +163,14 @@ Evaluation evaluate(Task& task,
     });
   }
   shown.end();
-  own_code("end_evaluation", [&] { task.end_evaluation(options.phase, group); });
+  try {
+    task.end_evaluation(options.phase, group);
+  } catch (
+      const Error&) {  // a collective of it may have ended for another rank's failure, and says so
+    throw;
+  } catch (...) {
+    rethrow_of_task(group, {.task = task.name(), .what = "end_evaluation", .when = when()});
+  }
   const Meter all = sum_over_ranks(own.read(), group);
   Evaluation seen{.metrics = own_code("the metrics", [&] { return all.metrics(); }),
                   .weight = all.weight()};

@@ -154,23 +154,25 @@ std::string Trainer::save_owed_epoch() {
 }
 
 /// What epochs are judged by, or the rate follows, may have had nothing to count in a validation: no sample
-/// of a class, say. Ends the run on all ranks alike, and the epoch is kept.
-void Trainer::check_judged(const Metrics& seen) {
-  for (const std::string& name : {plan_.monitored, std::string(schedule_->metric())}) {
-    if (name.empty() || seen.find(name) != nullptr) continue;
-    if (const std::string line = save_owed_epoch(); !line.empty()) log_.note(line);
-    throw environment_error({.refused = concat("the validation's metric ",
-                                               name,
-                                               " after step ",
-                                               position_.step,
-                                               " (epoch ",
-                                               position_.epoch + 1,
-                                               ")"),
-                             .rule = "the run is judged by it",
-                             .value = "nothing was counted: its weight was 0 in every batch",
-                             .hint = "--resume with other validation data, or begin a run that "
-                                     "monitors another metric"});
-  }
+/// of a class, say. Ends the run on all ranks alike; the epoch that it was the end of is kept.
+double Trainer::judging(const Metrics& seen, const std::string& name) {
+  if (const double* value = seen.find(name)) return *value;
+  if (const std::string line = save_owed_epoch(); !line.empty()) log_.note(line);
+  throw environment_error(
+      {.refused = concat("the validation's metric ",
+                         name,
+                         " after step ",
+                         position_.step,
+                         " (epoch ",
+                         position_.epoch + 1,
+                         ")"),
+       .rule = "the run is judged by it",
+       .value = "nothing was counted: its weight was 0 in every batch",
+       .hint =
+           concat("--resume with other validation data, or begin a run "
+                  "that monitors another metric; ",
+                  last_saved_ >= 0 ? concat("the checkpoint of step ", last_saved_, " is intact")
+                                   : "no checkpoint was written yet")});
 }
 
 /// Of the weights as they are, with a row and a line.
@@ -188,7 +190,6 @@ Metrics Trainer::score() {
   const Evaluation seen = evaluated();
   log_.evaluated("validate", position_, seen.metrics);
   divergence_.check_evaluation(seen, Phase::kValidate, here());
-  check_judged(seen.metrics);
   log_.note(epoch_line(plan_, position_, epoch_meter_.metrics(), seen.metrics, scaler()));
   validated_ = position_.step;
   validation_ = seen.metrics;
@@ -198,7 +199,10 @@ Metrics Trainer::score() {
 /// Scores the weights, which may be the best so far.
 Metrics Trainer::validate() {
   const Metrics metrics = score();
-  if (best_.after_epoch(metrics[plan_.monitored])) best_step_ = position_.step;
+  const double judged = judging(metrics, plan_.monitored);
+  const std::string followed(schedule_->metric());
+  if (owes_epoch_end() && !followed.empty()) judging(metrics, followed);
+  if (best_.after_epoch(judged)) best_step_ = position_.step;
   return metrics;
 }
 

@@ -119,7 +119,7 @@ void check_parts(const std::string& owner,
       if (known == names.end())
         throw refused("its parameters are those of the task's module", "its own " + item.key());
       const auto [other, is_new] = taken.emplace(key, part.name);
-      if (!is_new)
+      if (!is_new && other->second != part.name)  // which may have it under two names
         throw refused("a parameter is in one part",
                       concat(known->second, " is in \"", other->second, "\" too"));
     }

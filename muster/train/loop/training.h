@@ -235,7 +235,7 @@ class Trainer {
   Metrics validation_to_tell();
   std::string keep_epoch() noexcept;
   std::string save_owed_epoch();
-  void check_judged(const Metrics& seen);
+  double judging(const Metrics& seen, const std::string& name);
   Metrics score();
   Metrics validate();
   Step end_epoch();

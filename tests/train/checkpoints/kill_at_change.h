@@ -17,6 +17,21 @@ namespace muster::test {
 /// it ends; -1: none. folders_test.cpp counts them.
 extern int calls_left;
 
+/// Runs `work` in a process that ends before its change number `changes`. Whether it came through.
+template <class Work>
+bool comes_through(int changes, Work work) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    calls_left = changes;
+    work();
+    ::_exit(0);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status));
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
 /// Runs `prepare` in processes that end before their first, second, … change, until one of them
 /// comes through. After each, what is there is given to `look`.
 template <class Make, class Prepare, class Look>
@@ -25,16 +40,8 @@ void kill_at_each_change(Make make, Prepare prepare, Look look) {
   for (bool through = false; !through; ++kills) {
     const Folder place;
     make(place.path());
-    const pid_t child = ::fork();
-    if (child == 0) {
-      calls_left = kills;
-      prepare(place.path());
-      ::_exit(0);
-    }
-    int status = -1;
-    ::waitpid(child, &status, 0);
-    ASSERT_TRUE(WIFEXITED(status));
-    through = WEXITSTATUS(status) == 0;
+    through = comes_through(kills, [&] { prepare(place.path()); });
+    if (::testing::Test::HasFailure()) return;
     SCOPED_TRACE(concat("killed before change ", kills));
     look(place.path());
     if (::testing::Test::HasFailure()) return;

@@ -3,6 +3,7 @@
 #include "muster/train/checkpoints/run_folder.h"
 
 #include <map>
+#include <random>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -17,6 +18,7 @@
 #include "muster/base/host.h"
 #include "muster/base/text.h"
 
+#include "tests/support/blows.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
 #include "tests/train/checkpoints/kill_at_change.h"
@@ -348,6 +350,37 @@ TEST(RunFolder, AKillWhileItGoesBackAndThenFurtherBackMakesOneRunOfTheFuture) {
         EXPECT_EQ(weight(at(aside, 20)), 20);
         EXPECT_FALSE(fs::exists(run / "abandoned" / "2"));
       });
+}
+
+// The best epoch that had come along with a later future was changed for the run's own one, and a kill while
+// that was removed left two halves.
+TEST(RunFolder, TwoKillsWhileItGoesBackEachTimeFurtherLoseNothing) {
+  const auto go_back = [](const fs::path& run, int64_t step) {
+    RunFolder folder(run);
+    const train::Checkpoint from = at(run, step);
+    folder.prepare(&from);
+  };
+  const unsigned seed = test::seed_of_test();
+  std::mt19937 random(seed);
+  constexpr int kChanges = 40;  // about as many as there are
+  const int blows = test::count_of_blows(400);
+  for (int i = 0; i < blows && !::testing::Test::HasFailure(); ++i) {
+    const test::Folder place;
+    const fs::path run = place.path();
+    make_run(run);
+    const int first = int(random() % kChanges), second = int(random() % kChanges);
+    SCOPED_TRACE(concat(
+        "killed before changes ", first, " and ", second, "; repeat with MUSTER_TEST_SEED=", seed));
+    test::comes_through(first, [&] { go_back(run, 30); });
+    test::comes_through(second, [&] { go_back(run, 10); });
+    go_back(run, 10);
+    EXPECT_THAT(whole_ones(run), ElementsAre(10, 20, 30, 40));
+    EXPECT_THAT(train::checkpoint_steps(run), ElementsAre(10));
+    for (const auto& aside : fs::directory_iterator(run / "abandoned")) {
+      EXPECT_NO_THROW(train::load_checkpoint(aside));
+      EXPECT_EQ(weight(at(aside, train::step_named_by(aside.path() / "best").value_or(-1))), 20);
+    }
+  }
 }
 
 TEST(RunFolder, AKillWhileItBeginsElsewhereLeavesThePlaceToTheSameCommand) {

@@ -78,6 +78,37 @@ TEST(TaskParts, ThatShareAParameterOrHaveOthersThanTheModuleAreRefused) {
               HasSubstr("part \"none\": it has parameters (got none)"));
 }
 
+/// A weight under two names.
+struct Tied final : torch::nn::Module {
+  Tied() {
+    weight = register_parameter("weight", torch::ones({3}));
+    register_module("again", again);
+    again->register_parameter("weight", weight);
+  }
+  torch::Tensor weight;
+  std::shared_ptr<torch::nn::Module> again = std::make_shared<torch::nn::Module>("again");
+};
+
+class TiedPart final : public Task {
+ public:
+  std::shared_ptr<torch::nn::Module> module() override { return net_; }
+  std::vector<TaskPart> parts() override { return {{"all", net_}}; }
+  StepResult train_step(const data::Batch& batch, const StepContext&) override {
+    return {torch::mse_loss(batch["x"].mv(net_->weight), batch["y"])};
+  }
+
+ private:
+  std::shared_ptr<Tied> net_ = std::make_shared<Tied>();
+};
+
+TEST(TaskParts, MayHaveAParameterUnderTwoNames) {
+  const Folder folder;
+  EXPECT_EQ(error_of([&] {
+              run_own(small_own(), 1, {.train = numbers()}, maker<TiedPart>(), folder.path());
+            }),
+            kNoError);
+}
+
 TEST(TaskParts, WhatIsInNoneIsSaid) {
   const auto notes = [](const Parted::Parts& parts) {
     const Folder folder;
@@ -197,6 +228,27 @@ TEST(OwnTask, AValidationThatCountsNothingOfWhatJudgesTheRunEndsItAndKeepsTheEpo
     EXPECT_TRUE(std::filesystem::exists(kept)) << world;
     EXPECT_EQ(run(100, kept), kNoError) << "it begins with the validation";
   }
+}
+
+// The validation is made for whoever is told of the end; it was an error, and the last steps were lost.
+TEST(OwnTask, ARunThatIsCutInsideAnEpochIsNotJudgedByTheValidationThatItTells) {
+  const Folder folder;
+  FitOptions options = small_own();
+  options.monitor = "validate_rare";
+  options.max_steps = 5;
+  const FitData data{.train = numbers(), .validation = numbers(7)};
+  bool is_told = false;
+  testing::run_ranks(1, [&](const distributed::ProcessGroup& group) {
+    train::fit(
+        {.task = [] { return std::make_unique<Counted>(4); },
+         .data = data,
+         .plan = planned(options, 1, data, Counted(0).metrics()),
+         .output = folder.path(),
+         .callbacks = {.ended_inside_epoch = [&](const train::EpochEnd&) { is_told = true; }}},
+        group);
+  });
+  EXPECT_TRUE(is_told);
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "checkpoints" / "step-5"));
 }
 
 double formula_of_first(std::span<const double> of) { return of[0]; }
