@@ -1,9 +1,7 @@
-// Who owns a run's folder, and what becomes of it when a run goes back or goes on elsewhere: also
-// when the process is killed at any of its steps.
+// Who owns a run's folder, and what becomes of it when a run goes back or goes on elsewhere.
 #include "muster/train/checkpoints/run_folder.h"
 
 #include <map>
-#include <random>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -18,49 +16,24 @@
 #include "muster/base/host.h"
 #include "muster/base/text.h"
 
-#include "tests/support/blows.h"
 #include "tests/support/error_of.h"
 #include "tests/support/folder.h"
-#include "tests/train/checkpoints/kill_at_change.h"
+#include "tests/train/checkpoints/small_run.h"
 
 namespace muster {
 namespace {
 
 namespace fs = std::filesystem;
+using test::at;
+using test::make_run;
 using test::refusal_of;
+using test::saved_state;
+using test::weight;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using train::RunFolder;
-
-train::Checkpoint saved_state(int64_t step, int64_t best_step) {
-  train::Checkpoint checkpoint;
-  checkpoint.position = {.step = step, .epoch = step / 10, .samples = 0};
-  checkpoint.best_step = best_step;
-  checkpoint.global_batch = 16;
-  checkpoint.model = {{"w", torch::full({3}, static_cast<double>(step))}};
-  return checkpoint;
-}
-
-/// A run of 40 steps whose best epoch ended at 20, and at 10 before that.
-void make_run(const fs::path& folder) {
-  for (const auto& [step, best] :
-       std::map<int64_t, int64_t>{{10, 10}, {20, 20}, {30, 20}, {40, 20}})
-    train::write_checkpoint(folder, saved_state(step, best));
-  write_file_atomic(folder / "metrics.jsonl", "rows up to 40\n");
-  write_file_atomic(folder / "lr_find.svg", "a plot\n");
-  fs::create_directories(folder / "tensorboard");
-  write_file_atomic(folder / "tensorboard" / "events", "points up to 40");
-}
-
-train::Checkpoint at(const fs::path& folder, int64_t step) {
-  return train::read_checkpoint(train::checkpoint_folder(folder, step));
-}
-
-double weight(const train::Checkpoint& checkpoint) {
-  return checkpoint.model.at(0).second[0].item<double>();
-}
 
 TEST(RunFolder, HasOneOwnerWhomASecondProcessHearsOf) {
   const test::Folder place;
@@ -286,121 +259,6 @@ TEST(RunFolder, TheOwnerRemovesWhatKilledWritersLeft) {
   EXPECT_FALSE(
       fs::exists(place.path() / "abandoned/1/checkpoints/step-30/.unfinished-state.json-aBc123"));
   EXPECT_EQ(weight(train::read_checkpoint(place.path() / "abandoned/1/checkpoints/step-40")), 40);
-}
-
-/// All checkpoints under the folder that read, by weight (their step).
-std::set<double> whole_ones(const fs::path& folder) {
-  std::set<double> found;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (entry.path().filename() != "state.json") continue;
-    found.insert(weight(train::read_checkpoint(entry.path().parent_path())));
-  }
-  return found;
-}
-
-TEST(RunFolder, AKillWhileItGoesBackLosesNothing) {
-  const auto go_back = [](const fs::path& run) {
-    RunFolder folder(run);
-    const train::Checkpoint from = at(run, 10);
-    folder.prepare(&from);
-  };
-  test::kill_at_each_change(make_run, go_back, [&](const fs::path& run) {
-    EXPECT_THAT(whole_ones(run), ElementsAre(10, 20, 30, 40));
-    const double latest = weight(train::load_checkpoint(run));
-    EXPECT_TRUE(latest == 40 || latest == 10) << latest;
-    go_back(run);  // the same command again
-    EXPECT_THAT(whole_ones(run), ElementsAre(10, 20, 30, 40));
-    EXPECT_THAT(train::checkpoint_steps(run), ElementsAre(10));
-    EXPECT_EQ(weight(train::load_checkpoint(run)), 10);
-    EXPECT_EQ(train::step_named_by(run / "best"), 10);
-    // One future is one run, whole.
-    std::vector<std::string> places;
-    for (const auto& place : fs::directory_iterator(run / "abandoned"))
-      places.push_back(place.path().filename());
-    ASSERT_THAT(places, ElementsAre("1"));
-    const fs::path aside = run / "abandoned" / "1";
-    EXPECT_THAT(train::checkpoint_steps(aside), ElementsAre(40, 30, 20));
-    EXPECT_EQ(weight(train::load_checkpoint(aside)), 40);
-    EXPECT_EQ(train::step_named_by(aside / "best"), 20);
-    EXPECT_EQ(read_file(aside / "metrics.jsonl"), "rows up to 40\n");
-    EXPECT_FALSE(fs::exists(run / "abandoned" / ".unfinished-"));
-  });
-}
-
-// Not to where the killed one wanted: both pieces of the future are one line, and it stays one.
-TEST(RunFolder, AKillWhileItGoesBackAndThenFurtherBackMakesOneRunOfTheFuture) {
-  const auto go_back = [](const fs::path& run, int64_t step) {
-    RunFolder folder(run);
-    const train::Checkpoint from = at(run, step);
-    folder.prepare(&from);
-  };
-  test::kill_at_each_change(
-      make_run,
-      [&](const fs::path& run) { go_back(run, 20); },
-      [&](const fs::path& run) {
-        const bool was_over = fs::exists(run / "abandoned" / "1");
-        go_back(run, 10);
-        EXPECT_THAT(whole_ones(run), ElementsAre(10, 20, 30, 40));
-        EXPECT_THAT(train::checkpoint_steps(run), ElementsAre(10));
-        if (was_over) return;
-        const fs::path aside = run / "abandoned" / "1";
-        EXPECT_THAT(train::checkpoint_steps(aside), ElementsAre(40, 30, 20));
-        EXPECT_EQ(weight(train::load_checkpoint(aside)), 40);
-        EXPECT_EQ(train::step_named_by(aside / "best"), 20);
-        EXPECT_EQ(weight(at(aside, 20)), 20);
-        EXPECT_FALSE(fs::exists(run / "abandoned" / "2"));
-      });
-}
-
-// The best epoch that had come along with a later future was changed for the run's own one, and a kill while
-// that was removed left two halves.
-TEST(RunFolder, TwoKillsWhileItGoesBackEachTimeFurtherLoseNothing) {
-  const auto go_back = [](const fs::path& run, int64_t step) {
-    RunFolder folder(run);
-    const train::Checkpoint from = at(run, step);
-    folder.prepare(&from);
-  };
-  const unsigned seed = test::seed_of_test();
-  std::mt19937 random(seed);
-  constexpr int kChanges = 40;  // about as many as there are
-  const int blows = test::count_of_blows(400);
-  for (int i = 0; i < blows && !::testing::Test::HasFailure(); ++i) {
-    const test::Folder place;
-    const fs::path run = place.path();
-    make_run(run);
-    const int first = int(random() % kChanges), second = int(random() % kChanges);
-    SCOPED_TRACE(concat(
-        "killed before changes ", first, " and ", second, "; repeat with MUSTER_TEST_SEED=", seed));
-    test::comes_through(first, [&] { go_back(run, 30); });
-    test::comes_through(second, [&] { go_back(run, 10); });
-    go_back(run, 10);
-    EXPECT_THAT(whole_ones(run), ElementsAre(10, 20, 30, 40));
-    EXPECT_THAT(train::checkpoint_steps(run), ElementsAre(10));
-    for (const auto& aside : fs::directory_iterator(run / "abandoned")) {
-      EXPECT_NO_THROW(train::load_checkpoint(aside));
-      EXPECT_EQ(weight(at(aside, train::step_named_by(aside.path() / "best").value_or(-1))), 20);
-    }
-  }
-}
-
-TEST(RunFolder, AKillWhileItBeginsElsewhereLeavesThePlaceToTheSameCommand) {
-  const auto branch = [](const fs::path& place) {
-    const train::Checkpoint from = at(place / "a", 30);
-    RunFolder folder(place / "b");
-    folder.check(&from);
-    folder.prepare(&from);
-  };
-  const auto make = [](const fs::path& place) { make_run(place / "a"); };
-  test::kill_at_each_change(make, branch, [&](const fs::path& place) {
-    EXPECT_THAT(train::checkpoint_steps(place / "a"), ElementsAre(40, 30, 20, 10));
-    if (fs::exists(place / "b" / "latest")) {
-      EXPECT_EQ(weight(train::load_checkpoint(place / "b")), 30);
-    } else {
-      branch(place);
-    }
-    EXPECT_THAT(train::checkpoint_steps(place / "b"), ElementsAre(30, 20));
-    EXPECT_EQ(weight(train::load_checkpoint(place / "b")), 30);
-  });
 }
 
 }  // namespace
