@@ -136,6 +136,7 @@ uint32_t Dataset::fingerprint() const {
   const uint32_t of_size = formats::crc32_of(std::to_string(all));
   if (count == 0) return of_size;
   std::vector<int64_t> spread;
+  spread.reserve(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) spread.push_back(all / count * i + all % count * i / count);
   uint32_t sum = of_size;
   if (is_by_sample()) {  // which may be of unlike sizes, and only a task's own collate takes them
