@@ -179,8 +179,8 @@ class Dataset {
   virtual uint32_t fingerprint() const;
 
  private:
-  /// Fills a batch, whose `indices` are these. They are in range. Allocate the batch's tensors once and write each
-  /// sample to its row.
+  /// Fills a batch, whose `indices` are these, which are in range. Allocate its tensors once and
+  /// write each sample to its row.
   virtual Batch load(std::span<const int64_t> indices, const SampleContext& context) const = 0;
 
   /// The indices are in range. Here the rows of load(), which share its memory.

@@ -94,7 +94,7 @@ PendingWorkPtr ThreadExchange::post(int rank,
   {
     std::unique_lock lock(mutex_);
     std::string refusal;
-    if (const auto late = gave_up_.find(rank); late != gave_up_.end()) {
+    if (gave_up_.contains(rank)) {
       refusal = concat(contribution.describe(), " on a group that has failed: ", left_.at(rank));
     } else if (left_.contains(rank)) {
       refusal = words_of_failed(sequence, contribution, rank);

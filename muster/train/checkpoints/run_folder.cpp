@@ -244,10 +244,12 @@ std::string RunFolder::set_aside(const std::vector<int64_t>& steps, const Checkp
   future.insert(future.end(), steps.begin(), steps.end());
   std::ranges::sort(future, std::greater<>());
   std::error_code none;
-  // Without a future there are at most links, and so there are where it is not known.
-  if (future.empty()) fs::remove(aside / "latest", none);
-  if (future.empty() ? keeps_others_out() : !is_known) fs::remove_all(aside, none);
-  if (future.empty()) return "";
+  if (future.empty()) {  // at most links to what is still in its place
+    fs::remove(aside / "latest", none);
+    if (keeps_others_out()) fs::remove_all(aside, none);
+    return "";
+  }
+  if (!is_known) fs::remove_all(aside, none);  // links, some of them half made
   make_folder(aside / kCheckpoints);
   if (!is_known) {
     for (const char* name : kRecords) link_or_copy(path_ / name, aside / name);

@@ -35,68 +35,58 @@ std::set<double> whole_ones(const fs::path& folder) {
   return found;
 }
 
+void go_back(const fs::path& run, int64_t step) {
+  RunFolder folder(run);
+  const train::Checkpoint from = at(run, step);
+  folder.prepare(&from);
+}
+
+/// The run is back at 10, and what came after is one run, whole.
+void expect_one_future(const fs::path& run) {
+  EXPECT_THAT(whole_ones(run), ElementsAre(10, 20, 30, 40));
+  EXPECT_THAT(train::checkpoint_steps(run), ElementsAre(10));
+  EXPECT_EQ(weight(train::load_checkpoint(run)), 10);
+  EXPECT_EQ(train::step_named_by(run / "best"), 10);
+  std::vector<std::string> places;
+  for (const auto& place : fs::directory_iterator(run / "abandoned"))
+    places.push_back(place.path().filename());
+  ASSERT_THAT(places, ElementsAre("1"));
+  const fs::path aside = run / "abandoned" / "1";
+  EXPECT_THAT(train::checkpoint_steps(aside), ElementsAre(40, 30, 20));
+  EXPECT_EQ(weight(train::load_checkpoint(aside)), 40);
+  EXPECT_EQ(train::step_named_by(aside / "best"), 20);
+  EXPECT_EQ(weight(at(aside, 20)), 20);
+  EXPECT_EQ(read_file(aside / "metrics.jsonl"), "rows up to 40\n");
+}
+
 TEST(RunFolder, AKillWhileItGoesBackLosesNothing) {
-  const auto go_back = [](const fs::path& run) {
-    RunFolder folder(run);
-    const train::Checkpoint from = at(run, 10);
-    folder.prepare(&from);
-  };
-  test::kill_at_each_change(make_run, go_back, [&](const fs::path& run) {
+  const auto go_back_to_10 = [](const fs::path& run) { go_back(run, 10); };
+  test::kill_at_each_change(make_run, go_back_to_10, [&](const fs::path& run) {
     EXPECT_THAT(whole_ones(run), ElementsAre(10, 20, 30, 40));
     const double latest = weight(train::load_checkpoint(run));
     EXPECT_TRUE(latest == 40 || latest == 10) << latest;
-    go_back(run);  // the same command again
-    EXPECT_THAT(whole_ones(run), ElementsAre(10, 20, 30, 40));
-    EXPECT_THAT(train::checkpoint_steps(run), ElementsAre(10));
-    EXPECT_EQ(weight(train::load_checkpoint(run)), 10);
-    EXPECT_EQ(train::step_named_by(run / "best"), 10);
-    // One future is one run, whole.
-    std::vector<std::string> places;
-    for (const auto& place : fs::directory_iterator(run / "abandoned"))
-      places.push_back(place.path().filename());
-    ASSERT_THAT(places, ElementsAre("1"));
-    const fs::path aside = run / "abandoned" / "1";
-    EXPECT_THAT(train::checkpoint_steps(aside), ElementsAre(40, 30, 20));
-    EXPECT_EQ(weight(train::load_checkpoint(aside)), 40);
-    EXPECT_EQ(train::step_named_by(aside / "best"), 20);
-    EXPECT_EQ(read_file(aside / "metrics.jsonl"), "rows up to 40\n");
-    EXPECT_FALSE(fs::exists(run / "abandoned" / ".unfinished-"));
+    go_back(run, 10);  // the same command again
+    expect_one_future(run);
   });
 }
 
 // Not to where the killed one wanted: both pieces of the future are one line, and it stays one.
 TEST(RunFolder, AKillWhileItGoesBackAndThenFurtherBackMakesOneRunOfTheFuture) {
-  const auto go_back = [](const fs::path& run, int64_t step) {
-    RunFolder folder(run);
-    const train::Checkpoint from = at(run, step);
-    folder.prepare(&from);
-  };
   test::kill_at_each_change(
       make_run,
       [&](const fs::path& run) { go_back(run, 20); },
       [&](const fs::path& run) {
         const bool was_over = fs::exists(run / "abandoned" / "1");
         go_back(run, 10);
+        if (!was_over) return expect_one_future(run);
         EXPECT_THAT(whole_ones(run), ElementsAre(10, 20, 30, 40));
         EXPECT_THAT(train::checkpoint_steps(run), ElementsAre(10));
-        if (was_over) return;
-        const fs::path aside = run / "abandoned" / "1";
-        EXPECT_THAT(train::checkpoint_steps(aside), ElementsAre(40, 30, 20));
-        EXPECT_EQ(weight(train::load_checkpoint(aside)), 40);
-        EXPECT_EQ(train::step_named_by(aside / "best"), 20);
-        EXPECT_EQ(weight(at(aside, 20)), 20);
-        EXPECT_FALSE(fs::exists(run / "abandoned" / "2"));
       });
 }
 
 // The best epoch that had come along with a later future was changed for the run's own one, and a kill while
 // that was removed left two halves.
 TEST(RunFolder, TwoKillsWhileItGoesBackEachTimeFurtherLoseNothing) {
-  const auto go_back = [](const fs::path& run, int64_t step) {
-    RunFolder folder(run);
-    const train::Checkpoint from = at(run, step);
-    folder.prepare(&from);
-  };
   // The first falls where the future is known and the run is not pointed back yet.
   const auto is_there = [](const fs::path& run) {
     return fs::exists(run / "abandoned" / ".unfinished-" / "latest") &&
@@ -114,15 +104,10 @@ TEST(RunFolder, TwoKillsWhileItGoesBackEachTimeFurtherLoseNothing) {
   }
   --first;
   test::kill_at_each_change([&](const fs::path& run) { make_and_kill(run, first); },
-                            [&](const fs::path& run) { go_back(run, 10); },
-                            [&](const fs::path& run) {
+                            [](const fs::path& run) { go_back(run, 10); },
+                            [](const fs::path& run) {
                               go_back(run, 10);
-                              EXPECT_THAT(whole_ones(run), ElementsAre(10, 20, 30, 40));
-                              EXPECT_THAT(train::checkpoint_steps(run), ElementsAre(10));
-                              const fs::path aside = run / "abandoned" / "1";
-                              EXPECT_THAT(train::checkpoint_steps(aside), ElementsAre(40, 30, 20));
-                              EXPECT_EQ(weight(train::load_checkpoint(aside)), 40);
-                              EXPECT_EQ(train::step_named_by(aside / "best"), 20);
+                              expect_one_future(run);
                             });
 }
 
