@@ -22,6 +22,7 @@
 #include "muster/parallel/ddp/reducer_shim.h"
 #include "muster/parallel/module/accumulator_hooks.h"
 #include "muster/parallel/module/desync_check.h"
+#include "muster/parallel/module/missing_gradients.h"
 #include "muster/parallel/module/module_agreement.h"
 #include "muster/parallel/module/parameter_identity.h"
 
@@ -368,17 +369,13 @@ void GradientSync::refuse_missing(const std::vector<std::string>& missing) const
   for (const auto& [name, parameter] : parameters_) {
     if (contains(missing, name)) names.push_back(name);
   }
-  throw usage_error({.refused = concat("rank ",
-                                       group_.rank(),
-                                       ": ",
-                                       names.size(),
-                                       names.size() == 1 ? " parameter" : " parameters",
-                                       " got no gradient in the last step: ",
-                                       muster::join(names, ", ")),
-                     .rule = "backward reaches every parameter in every step",
-                     .hint = "set find_unused_parameters (a program: --find-unused-parameters), or "
-                             "let every output of forward take part in the loss; "
-                             "gradients of the last step are not averaged"});
+  throw missing_gradients(
+      group_.rank(),
+      names,
+      "in the last step",
+      "set find_unused_parameters (a program: --find-unused-parameters), or let "
+      "every output of forward take part in the loss; gradients of the last step "
+      "are not averaged");
 }
 
 }  // namespace muster::parallel

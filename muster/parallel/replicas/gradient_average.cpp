@@ -7,6 +7,7 @@
 
 #include "muster/base/error.h"
 #include "muster/base/text.h"
+#include "muster/parallel/module/missing_gradients.h"
 #include "muster/parallel/module/module_agreement.h"
 
 namespace muster::parallel {
@@ -61,17 +62,11 @@ void GradientAverage::average() {
   std::vector<std::string> missing;
   for (const auto& [name, parameter] : parameters_)
     if (!parameter.grad().defined()) missing.push_back(name);
-  if (!missing.empty()) {
-    throw usage_error({.refused = concat("rank ",
-                                         group_.rank(),
-                                         ": ",
-                                         missing.size(),
-                                         missing.size() == 1 ? " parameter" : " parameters",
-                                         " got no gradient in this step: ",
-                                         join(missing, ", ")),
-                       .rule = "backward reaches every parameter in every step",
-                       .hint = "let every output of forward take part in the loss"});
-  }
+  if (!missing.empty())
+    throw missing_gradients(group_.rank(),
+                            missing,
+                            "in this step",
+                            "let every output of forward take part in the loss");
   if (group_.world_size() == 1) return;
   const c10::NoGradGuard no_grad;
   // As c10d's Reducer: by the rounded 1 / world size, before the sum.

@@ -15,6 +15,7 @@
 #include "muster/base/error.h"
 #include "muster/base/text.h"
 #include "muster/distributed/single_tensor.h"
+#include "muster/parallel/module/missing_gradients.h"
 
 namespace muster::parallel {
 namespace {
@@ -316,16 +317,12 @@ void ShardedGradients::refuse_missing() {
     if (!arrived_[i] && tensor.numel() > 0) names.push_back(name);
   }
   reset();
-  throw usage_error({.refused = concat("rank ",
-                                       parameters_.group().rank(),
-                                       ": ",
-                                       names.size(),
-                                       names.size() == 1 ? " parameter" : " parameters",
-                                       " got no gradient: ",
-                                       join(names, ", ")),
-                     .rule = "backward reaches every parameter in every step",
-                     .hint = "set find_unused_parameters (a program: --find-unused-parameters), or "
-                             "let every output of forward take part in the loss"});
+  throw missing_gradients(
+      parameters_.group().rank(),
+      names,
+      "",
+      "set find_unused_parameters (a program: --find-unused-parameters), or let "
+      "every output of forward take part in the loss");
 }
 
 }  // namespace muster::parallel
