@@ -27,6 +27,16 @@ Message checked_send(const c10d::ProcessGroup& group,
           .stays_unchanged = options.stays_unchanged};
 }
 
+Message checked_receive(const c10d::ProcessGroup& group,
+                        const at::Tensor& tensor,
+                        int from,
+                        const MessageOptions& options) {
+  check_movable(group, "recv", tensor, /*written=*/true);
+  const int peer = from == kAnyRank ? group.getRank() : from;
+  check_message("recv", {tensor}, peer, options.tag, group.getSize());
+  return {.tensor = tensor, .peer = from, .tag = options.tag, .timeout = timeout_of(options)};
+}
+
 c10d::Backend& backend_for(c10d::ProcessGroup& group, const at::Tensor& tensor) {
   return *group.getBackend(tensor.device().type());
 }
@@ -48,16 +58,14 @@ void ProcessGroup::send(const at::Tensor& tensor, int to, const MessageOptions& 
 }
 
 Work ProcessGroup::recv_async(at::Tensor tensor, int from, const MessageOptions& options) const {
-  check_movable(*state_->group, "recv", tensor, /*written=*/true);
-  const int peer = from == kAnyRank ? rank() : from;
-  check_message("recv", {tensor}, peer, options.tag, world_size());
-  const Message message{
-      .tensor = tensor, .peer = from, .tag = options.tag, .timeout = timeout_of(options)};
+  const Message message = checked_receive(*state_->group, tensor, from, options);
   return {receive_over(backend_for(*state_->group, tensor), message), tensor};
 }
 
 int ProcessGroup::recv(at::Tensor tensor, int from, const MessageOptions& options) const {
-  const Work received = recv_async(std::move(tensor), from, options);
+  Message message = checked_receive(*state_->group, tensor, from, options);
+  message.blocks = true;
+  const Work received(receive_over(backend_for(*state_->group, tensor), message), tensor);
   received.wait();
   return received.source();
 }

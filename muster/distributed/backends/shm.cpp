@@ -49,7 +49,8 @@ class ShmBackend final : public PostingBackend, public LastWord {
     return mailbox_->send(message.peer, message.tag, message.tensor, message.timeout);
   }
   WorkPtr post_receive(const Message& message) override {
-    return mailbox_->receive(message.peer, message.tag, message.tensor, message.timeout);
+    return mailbox_->receive(
+        message.peer, message.tag, message.tensor, message.timeout, message.blocks);
   }
   WorkPtr post(uint64_t sequence, Contribution part) override {
     auto work = c10::make_intrusive<PendingWork>(name_, part.op, sequence, part.results(), queue_);

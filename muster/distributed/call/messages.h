@@ -58,7 +58,9 @@ struct Message {
   int peer = 0;  ///< the other side; kAnyRank: whoever sends, of a receive
   int tag = 0;
   std::chrono::milliseconds timeout{0};  ///< 0: the group's
-  bool blocks = false;  ///< a send throws what fails at once, instead of leaving it to its work
+  /// A send throws what fails at once, instead of leaving it to its work; whoever asked for a receive
+  /// waits for it at once.
+  bool blocks = false;
   bool stays_unchanged = false;  ///< of a send: MessageOptions::stays_unchanged
 };
 

@@ -68,7 +68,8 @@ PendingWorkPtr ShmMailbox::send(int to,
 PendingWorkPtr ShmMailbox::receive(int from,
                                    int tag,
                                    const at::Tensor& tensor,
-                                   std::chrono::milliseconds timeout) {
+                                   std::chrono::milliseconds timeout,
+                                   bool waits) {
   std::unique_lock lock(mutex_);
   auto work =
       c10::make_intrusive<PendingWork>(steps_->name(rank_),
@@ -82,7 +83,7 @@ PendingWorkPtr ShmMailbox::receive(int from,
   } else if (!deliver_kept(receive)) {
     receives_.push_back(std::move(receive));
     move_all();
-    if (pending()) start_thread();
+    if (!waits && pending()) start_thread();
   }
   complete_outcomes(lock);
   return work;
@@ -137,12 +138,17 @@ bool ShmMailbox::push(std::deque<Send>& sends, int to) {
   while (!sends.empty()) {
     Send& send = sends.front();
     const uint64_t written = ends.written.load(std::memory_order_relaxed);
-    const size_t room = capacity - (written - ends.read.load(std::memory_order_acquire));
+    const uint64_t read = ends.read.load(std::memory_order_acquire);
+    // An empty ring begins anew at its first byte: there the caches have it, and where little is
+    // under way, little of the ring becomes memory.
+    if (read == written) ends.base.store(written, std::memory_order_relaxed);
+    const uint64_t at = written - ends.base.load(std::memory_order_relaxed);
+    const size_t room = capacity - (written - read);
     size_t size = 0;
     if (send.done == 0) {
       if (room < sizeof(MessageHead)) break;
       size = sizeof(MessageHead);
-      ring_write(ring_bytes, capacity, written, &send.head, size);
+      ring_write(ring_bytes, capacity, at, &send.head, size);
     } else {
       const uint64_t sent = send.done - sizeof(MessageHead);
       size = std::min<size_t>({room, kPiece, send.head.bytes - sent});
@@ -150,7 +156,7 @@ bool ShmMailbox::push(std::deque<Send>& sends, int to) {
       if (size > 0)
         ring_write(ring_bytes,
                    capacity,
-                   written,
+                   at,
                    static_cast<const std::byte*>(send.bytes.data_ptr()) + sent,
                    size);
     }
@@ -172,7 +178,8 @@ bool ShmMailbox::open_next(int from, Inbox& inbox) {
   const uint64_t read = ends.read.load(std::memory_order_relaxed);
   if (ends.written.load(std::memory_order_acquire) - read < sizeof(MessageHead)) return false;
   MessageHead head;
-  ring_read(segment_.channel(from, rank_), segment_.channel_bytes(), read, &head, sizeof head);
+  const uint64_t at = read - ends.base.load(std::memory_order_relaxed);
+  ring_read(segment_.channel(from, rank_), segment_.channel_bytes(), at, &head, sizeof head);
   const auto wanted = std::find_if(receives_.begin(), receives_.end(), [&](const Receive& one) {
     return one.tag == head.tag && (one.from == from || one.from < 0);
   });
@@ -258,9 +265,11 @@ bool ShmMailbox::pull(int from) {
       std::byte* into = inbox.receive ? static_cast<std::byte*>(inbox.bytes.data_ptr())
                         : inbox.keeps ? inbox.kept.bytes.data()
                                       : nullptr;
-      if (into != nullptr)
+      if (into != nullptr) {
+        const uint64_t at = read - ends.base.load(std::memory_order_relaxed);
         ring_read(
-            segment_.channel(from, rank_), segment_.channel_bytes(), read, into + inbox.done, size);
+            segment_.channel(from, rank_), segment_.channel_bytes(), at, into + inbox.done, size);
+      }
       ends.read.store(read + size, std::memory_order_release);
       inbox.done += size;
       ring(from);

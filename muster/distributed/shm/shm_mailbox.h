@@ -29,9 +29,12 @@ namespace muster::distributed {
 // send whose time is over fails, and its copy goes on its way; a receive whose time is over fails,
 // and what had come for it goes on into memory of the mailbox, for the next one that asks for it.
 //
-// Whoever calls moves as much as can be moved at once. What is left is driven by the thread that
-// waits for it or, if none does, by the mailbox's own, started when it is first needed. A rank
-// sleeps on the doorbell in its block, which every peer rings that wrote to it or took from it.
+// Whoever calls moves as much as can be moved at once. What is left is driven by the threads that
+// wait or, while none does, by the mailbox's own, started when it is first needed. A second thread
+// that moves takes a core from one that computes, and a hand-over between threads of two ranks
+// takes as long as their machine's scheduler pleases: so a receive that is waited for at once wakes
+// nobody, and rings are so large that most messages go whole. They sleep on the doorbell in
+// the rank's block, which every peer rings that wrote to it or took from it.
 
 class ShmMailbox : public WorkHelper, public std::enable_shared_from_this<ShmMailbox> {
  public:
@@ -41,10 +44,12 @@ class ShmMailbox : public WorkHelper, public std::enable_shared_from_this<ShmMai
 
   /// `from` -1: from any rank. Any thread; never blocks.
   PendingWorkPtr send(int to, int tag, const at::Tensor& tensor, std::chrono::milliseconds timeout);
+  /// `waits`: the caller waits for it next.
   PendingWorkPtr receive(int from,
                          int tag,
                          const at::Tensor& tensor,
-                         std::chrono::milliseconds timeout);
+                         std::chrono::milliseconds timeout,
+                         bool waits = false);
 
   /// Waits until all that was sent is in the rings, as far as timeouts and peers allow. To
   /// collectives this rank has ended before that, to who waits for a message after it.
@@ -110,7 +115,7 @@ class ShmMailbox : public WorkHelper, public std::enable_shared_from_this<ShmMai
   void drop_hopeless();
   void drop_sends(int to);
   void drop_half(int from);
-  void drive(std::unique_lock<std::mutex>& lock);
+  void drive(std::unique_lock<std::mutex>& lock, std::chrono::nanoseconds spin);
   void complete_outcomes(std::unique_lock<std::mutex>& lock);
   void start_thread();
   void serve();
@@ -130,9 +135,9 @@ class ShmMailbox : public WorkHelper, public std::enable_shared_from_this<ShmMai
   std::vector<Inbox> inboxes_;           // by source
   std::vector<Outcome> outcomes_;        // to be told without the lock
   uint64_t messages_ = 0;
-  bool driving_ = false;
+  int waiters_ = 0;   // threads that drive, the mailbox's own left out
+  int sleepers_ = 0;  // of all that drive: on the doorbell
   bool closed_ = false;
-  std::thread::id driver_;
   std::thread thread_;
 };
 

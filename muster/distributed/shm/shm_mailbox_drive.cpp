@@ -39,6 +39,7 @@ void ShmMailbox::complete_outcomes(std::unique_lock<std::mutex>& lock) {
     }
     lock.lock();
     changed_.notify_all();
+    if (sleepers_ > 0) ring(rank_);  // what it waits for may be done
   }
 }
 
@@ -101,38 +102,33 @@ void ShmMailbox::drop_hopeless() {
   });
 }
 
-/// One round of moving and, if nothing moved, sleeping.
-void ShmMailbox::drive(std::unique_lock<std::mutex>& lock) {
+/// One round of moving and, if nothing moved, spinning for so long and sleeping.
+void ShmMailbox::drive(std::unique_lock<std::mutex>& lock, std::chrono::nanoseconds spin) {
   RankBlock& mine = segment_.rank(rank_);
   const uint32_t heard = mine.doorbell.load();
   if (move_all()) return complete_outcomes(lock);
   drop_hopeless();
   if (!outcomes_.empty()) return complete_outcomes(lock);
-  driving_ = true;
-  driver_ = std::this_thread::get_id();
+  ++sleepers_;
   lock.unlock();
   const auto rung = [&] { return mine.doorbell.load() != heard; };
-  if (!spin_until(rung, steps_->spin())) {
+  if (!spin_until(rung, spin)) {
     mine.listeners.fetch_add(1);
     if (!rung()) futex_wait(mine.doorbell, heard, kMailboxSlice);
     mine.listeners.fetch_sub(1);
   }
   lock.lock();
-  driving_ = false;
-  driver_ = {};
+  --sleepers_;
   changed_.notify_all();
 }
 
 void ShmMailbox::help(PendingWork& work, std::optional<Clock::time_point> deadline) {
   std::unique_lock lock(mutex_);
-  while (!work.isCompleted() && !closed_) {
-    if (deadline && Clock::now() >= *deadline) return;
-    if (!driving_) {
-      drive(lock);
-    } else {
-      changed_.wait_for(lock, kMailboxSlice);
-    }
-  }
+  ++waiters_;
+  while (!work.isCompleted() && !closed_ && (!deadline || Clock::now() < *deadline))
+    drive(lock, steps_->spin());
+  --waiters_;
+  if (waiters_ == 0 && !closed_ && pending()) start_thread();
 }
 
 void ShmMailbox::start_thread() {
@@ -143,8 +139,8 @@ void ShmMailbox::start_thread() {
 void ShmMailbox::serve() {
   std::unique_lock lock(mutex_);
   while (!closed_) {
-    if (pending() && !driving_) {
-      drive(lock);
+    if (pending() && waiters_ == 0) {
+      drive(lock, std::chrono::nanoseconds(0));
     } else {
       changed_.wait(lock);
     }
@@ -159,13 +155,9 @@ void ShmMailbox::end_in_order() {
   lock.unlock();
   steps_->end();
   lock.lock();
-  while (!closed_ && gives()) {
-    if (!driving_) {
-      drive(lock);
-    } else {
-      changed_.wait_for(lock, kMailboxSlice);
-    }
-  }
+  ++waiters_;
+  while (!closed_ && gives()) drive(lock, steps_->spin());
+  --waiters_;
   told.store(0, std::memory_order_release);
   for (int other = 0; other < steps_->world_size(); ++other) ring(other);
 }
@@ -194,7 +186,7 @@ void ShmMailbox::close(const std::string& reason) {
     complete_outcomes(lock);
     changed_.notify_all();
     ring(rank_);
-    changed_.wait(lock, [&] { return !driving_ || driver_ == std::this_thread::get_id(); });
+    changed_.wait(lock, [&] { return sleepers_ == 0; });
   }
   if (!thread.joinable()) return;
   if (thread.get_id() == std::this_thread::get_id()) {

@@ -21,7 +21,7 @@ namespace muster::distributed {
 namespace {
 
 // Changes with the layout: ranks of two builds must not meet.
-constexpr uint64_t kMagic = 0x6d75737465720002ULL;
+constexpr uint64_t kMagic = 0x6d75737465720003ULL;
 constexpr size_t kPage = 4096;
 constexpr const char* kSaidByRankZero = "rank 0 made no segment";
 
@@ -61,10 +61,11 @@ Announcement announced(const std::string& text) {
 
 }  // namespace
 
-ShmSegment::ShmSegment(int world_size) : world_size_(world_size) {
+ShmSegment::ShmSegment(int world_size, bool sparse) : world_size_(world_size) {
   const auto n = static_cast<size_t>(world_size);
   slot_bytes_ = std::clamp<size_t>(std::bit_floor((16U << 20) / (2 * n)), 64U << 10, 512U << 10);
-  channel_bytes_ = std::clamp<size_t>(std::bit_floor((16U << 20) / (n * n)), 4096, 256U << 10);
+  channel_bytes_ = std::clamp<size_t>(
+      std::bit_floor((16U << 20) / (n * n)), 4096, sparse ? 4U << 20 : 256U << 10);
   blocks_at_ = sizeof(SegmentHead);
   ends_at_ = blocks_at_ + n * sizeof(RankBlock);
   tables_at_ = ends_at_ + n * n * sizeof(ChannelEnds);
@@ -117,10 +118,11 @@ void ShmSegment::initialise() {
 }
 
 std::shared_ptr<ShmSegment> ShmSegment::make(int world_size,
+                                             bool sparse,
                                              UniqueFd& fd,
                                              std::string* name,
                                              std::string& why) {
-  std::shared_ptr<ShmSegment> segment(new ShmSegment(world_size));
+  std::shared_ptr<ShmSegment> segment(new ShmSegment(world_size, sparse));
   const bool named = name != nullptr;
   const std::string own_name = !named ? "" : concat("/muster-", ::getpid(), "-", random_number());
   const auto failed = [&](const char* call, int error) {
@@ -144,15 +146,16 @@ std::shared_ptr<ShmSegment> ShmSegment::make(int world_size,
   return segment;
 }
 
-std::shared_ptr<ShmSegment> ShmSegment::local(int world_size) {
+std::shared_ptr<ShmSegment> ShmSegment::local(int world_size, bool sparse) {
   UniqueFd fd;
   std::string why;
-  auto segment = make(world_size, fd, nullptr, why);
+  auto segment = make(world_size, sparse, fd, nullptr, why);
   if (!segment) throw BackendUnfit("shm: " + why);
   return segment;
 }
 
 std::shared_ptr<ShmSegment> ShmSegment::open(int world_size,
+                                             bool sparse,
                                              const std::string& announcement,
                                              const std::string& host,
                                              std::string& why) {
@@ -161,7 +164,7 @@ std::shared_ptr<ShmSegment> ShmSegment::open(int world_size,
     why = place.path.empty() ? kSaidByRankZero : "it is not on rank 0's host";
     return nullptr;
   }
-  std::shared_ptr<ShmSegment> segment(new ShmSegment(world_size));
+  std::shared_ptr<ShmSegment> segment(new ShmSegment(world_size, sparse));
   const UniqueFd fd(::open(place.path.c_str(), O_RDWR | O_CLOEXEC));
   struct stat status {};
   if (!fd) {
@@ -187,12 +190,12 @@ std::shared_ptr<ShmSegment> ShmSegment::meet(
     std::string why;
     std::shared_ptr<ShmSegment> segment;
     if (rank == 0) {
-      segment = make(world_size, fd, named ? &file.name : nullptr, why);
+      segment = make(world_size, !named, fd, named ? &file.name : nullptr, why);
       const std::string path =
           named ? "/dev/shm" + file.name : concat("/proc/", ::getpid(), "/fd/", fd.get());
       store.set(key, segment ? announcement_text({path, segment->head().nonce, host}) : "");
     } else {
-      segment = open(world_size, await_text(store, key, 0), host, why);
+      segment = open(world_size, !named, await_text(store, key, 0), host, why);
     }
     // Before the others know that this rank is in: from then on they watch this process.
     if (segment) segment->rank(rank).pid.store(::getpid());

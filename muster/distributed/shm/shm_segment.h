@@ -29,8 +29,9 @@ namespace muster::distributed {
 // per rank; a ring of channel_bytes per ordered pair of ranks. Pages are taken when they are first
 // touched: a group that only sums small tensors costs some pages.
 // For n ranks a slot has 512 KiB up to 16 ranks and 16 MiB / 2n beyond (64 KiB at least), a channel
-// 256 KiB up to 8 ranks and 16 MiB / n² beyond (4 KiB at least): together 3 MiB for 2 ranks, 8 MiB
-// for 4, 24 MiB for 8, 32 to 33 MiB for 16 to 64, which is the limit.
+// 4 MiB for 2 ranks and 16 MiB / n² beyond (4 KiB at least), powers of two: together 18 MiB for 2
+// ranks, 20 MiB for 4, 24 MiB for 8, 32 to 33 MiB for 16 to 64, which is the limit. A file of /dev/shm
+// is taken whole at once, so its channels have 256 KiB at most: 3 MiB for 2 ranks, 8 MiB for 4.
 
 enum class RankState : uint32_t { kJoining, kIn, kEnded, kFailed };
 
@@ -61,13 +62,17 @@ struct alignas(64) RankBlock {
 /// The two ends of a ring of bytes from one rank to another. Ever growing.
 struct alignas(64) ChannelEnds {
   std::atomic<uint64_t> written{0};
+  /// What `written` was when the ring was last empty: that position is at its first byte. Moved by the
+  /// writer before it writes, so it is the same for all that lies between the ends.
+  std::atomic<uint64_t> base{0};
   alignas(64) std::atomic<uint64_t> read{0};
 };
 
 class ShmSegment {
  public:
-  /// Memory for ranks that are threads of this process: no meeting.
-  static std::shared_ptr<ShmSegment> local(int world_size);
+  /// Memory for ranks that are threads of this process: no meeting. `sparse` false: as large as it is
+  /// by way of /dev/shm.
+  static std::shared_ptr<ShmSegment> local(int world_size, bool sparse = true);
 
   /// Collective over the ranks that meet in the store; `host` is this rank's host identity. Throws
   /// BackendUnfit on all ranks alike if one of them cannot open it. `anonymous` false: at once by
@@ -100,13 +105,16 @@ class ShmSegment {
   void wake_everybody() const;
 
  private:
-  explicit ShmSegment(int world_size);
+  /// `sparse`: what is never touched of it takes no memory.
+  ShmSegment(int world_size, bool sparse);
   /// With `name` a file of /dev/shm, whose name it becomes as soon as there is one.
   static std::shared_ptr<ShmSegment> make(int world_size,
+                                          bool sparse,
                                           UniqueFd& fd,
                                           std::string* name,
                                           std::string& why);
   static std::shared_ptr<ShmSegment> open(int world_size,
+                                          bool sparse,
                                           const std::string& announcement,
                                           const std::string& host,
                                           std::string& why);

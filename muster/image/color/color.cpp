@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 #include "muster/image/geometry/place.h"
@@ -26,6 +27,10 @@ void apply_to_channel(const Pixels& in,
   for (int64_t y = 0; y < in.height; ++y) {
     const uint8_t* from = in.at(channel, y);
     uint8_t* to = out.at(channel, y);
+    if (in.is_planar() && out.is_planar()) {
+      kernels().by_table(from, in.width, table.data(), to);
+      continue;
+    }
     for (int64_t x = 0; x < in.width; ++x)
       to[x * out.pixel_stride] = table[from[x * in.pixel_stride]];
   }
@@ -45,7 +50,13 @@ Histogram histogram_of(const Pixels& in, int64_t channel) {
   std::array<Histogram, 4> parts{};
   for (int64_t y = 0; y < in.height; ++y) {
     const uint8_t* row = in.at(channel, y);
-    for (int64_t x = 0; x < in.width; ++x)
+    const int64_t whole = in.is_planar() ? in.width / 8 * 8 : 0;
+    for (int64_t x = 0; x < whole; x += 8) {
+      uint64_t eight = 0;
+      std::memcpy(&eight, row + x, sizeof eight);
+      for (size_t i = 0; i < 8; ++i, eight >>= 8) ++parts[i % 4][eight & 255];
+    }
+    for (int64_t x = whole; x < in.width; ++x)
       ++parts[static_cast<size_t>(x) % 4][row[x * in.pixel_stride]];
   }
   Histogram sum{};
@@ -54,14 +65,23 @@ Histogram histogram_of(const Pixels& in, int64_t channel) {
   return sum;
 }
 
-ByteTable autocontrast_table(const Histogram& counts) {
-  const auto has = [](int64_t count) { return count > 0; };
-  const auto least =
-      static_cast<float>(std::find_if(counts.begin(), counts.end(), has) - counts.begin());
-  const auto greatest =
-      static_cast<float>(counts.rend() - std::find_if(counts.rbegin(), counts.rend(), has) - 1);
+ByteTable autocontrast_table(const Pixels& in, int64_t channel) {
+  uint8_t least = 255, greatest = 0;
+  for (int64_t y = 0; y < in.height; ++y) {
+    const uint8_t* row = in.at(channel, y);
+    if (in.is_planar()) {
+      kernels().widen(row, in.width, &least, &greatest);
+      continue;
+    }
+    for (int64_t x = 0; x < in.width; ++x) {
+      least = std::min(least, row[x * in.pixel_stride]);
+      greatest = std::max(greatest, row[x * in.pixel_stride]);
+    }
+  }
   const bool flat = least == greatest;
-  const float scale = flat ? 1.0F : (greatest - least) * static_cast<float>(1.0 / 255.0);
+  const float scale = flat ? 1.0F
+                           : (static_cast<float>(greatest) - static_cast<float>(least)) *
+                                 static_cast<float>(1.0 / 255.0);
   const float zero = flat ? 0.0F : least;
   return table_of([&](size_t v) { return byte_of((static_cast<float>(v) - zero) / scale); });
 }
@@ -112,6 +132,11 @@ ByteTable solarize_table(double threshold) {
 }
 
 void apply_table(const Pixels& in, const MutablePixels& out, const ByteTable& table) {
+  if (in.is_interleaved() && out.is_interleaved()) {
+    for (int64_t y = 0; y < in.height; ++y)
+      kernels().by_table(in.at(0, y), in.width * in.channels, table.data(), out.at(0, y));
+    return;
+  }
   for (int64_t c = 0; c < in.channels; ++c) apply_to_channel(in, out, c, table);
 }
 
@@ -194,7 +219,7 @@ void adjust_sharpness(const Pixels& in, const MutablePixels& out, double factor)
 
 void autocontrast(const Pixels& in, const MutablePixels& out) {
   for (int64_t c = 0; c < in.channels; ++c)
-    apply_to_channel(in, out, c, autocontrast_table(histogram_of(in, c)));
+    apply_to_channel(in, out, c, autocontrast_table(in, c));
 }
 
 void equalize(const Pixels& in, const MutablePixels& out) {

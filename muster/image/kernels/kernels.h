@@ -64,6 +64,10 @@ struct Kernels {
   void (*hue)(const RgbRow& in, int64_t count, double turn, const MutableRgbRow& out);
   /// The same of floats 0 … 1: planes without gaps.
   void (*hue_of_floats)(const float* const* in, int64_t count, double turn, float* const* out);
+  /// out[i] = table[in[i]]; `out` may be `in`. `table` has 256 bytes.
+  void (*by_table)(const uint8_t* in, int64_t count, const uint8_t* table, uint8_t* out);
+  /// `least` and `most` become what they are with the bytes of `in`.
+  void (*widen)(const uint8_t* in, int64_t count, uint8_t* least, uint8_t* most);
   /// Pixels 1 … count-2 of `row`; above, below and row have `count` each.
   void (*sharpness)(const uint8_t* above,
                     const uint8_t* row,

@@ -202,6 +202,31 @@ inline int64_t whole_vectors_reversed(const uint8_t* in, int64_t count, uint8_t*
   return x;
 }
 
+/// A table of 256 bytes is 16 of 16, of which a shuffle reads one. A byte of another sixteenth gets its
+/// highest bit, by which a shuffle gives 0.
+inline int64_t whole_vectors_by_table(const uint8_t* in,
+                                      int64_t count,
+                                      const uint8_t* table,
+                                      uint8_t* out) {
+  __m256i parts[16];
+  for (int k = 0; k < 16; ++k)
+    parts[k] = _mm256_broadcastsi128_si256(
+        _mm_loadu_si128(reinterpret_cast<const __m128i*>(table + 16 * k)));
+  const __m256i beyond = _mm256_set1_epi8(0x70), sixteen = _mm256_set1_epi8(16);
+  int64_t x = 0;
+  for (; x + 32 <= count; x += 32) {
+    __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + x));
+    __m256i found = _mm256_shuffle_epi8(parts[0], _mm256_adds_epu8(v, beyond));
+    for (int k = 1; k < 16; ++k) {
+      v = _mm256_sub_epi8(v, sixteen);
+      found = _mm256_or_si256(found,
+                              _mm256_shuffle_epi8(parts[k], _mm256_adds_epu8(v, beyond)));
+    }
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + x), found);
+  }
+  return x;
+}
+
 #else
 
 void weighted_sums(const TapTable& taps,
@@ -219,6 +244,9 @@ void weighted_sums(const TapTable& taps,
 inline int64_t whole_tiles_in(const uint8_t* const*, int64_t, uint8_t*) { return 0; }
 inline int64_t whole_tiles_out(const uint8_t*, int64_t, uint8_t* const*, int64_t) { return 0; }
 inline int64_t whole_vectors_reversed(const uint8_t*, int64_t, uint8_t*) { return 0; }
+inline int64_t whole_vectors_by_table(const uint8_t*, int64_t, const uint8_t*, uint8_t*) {
+  return 0;
+}
 
 #endif
 
@@ -239,6 +267,21 @@ void reversed(const uint8_t* in, int64_t count, uint8_t* out) {
     out[x] = in[count - 1 - x];
 }
 
+void by_table(const uint8_t* in, int64_t count, const uint8_t* table, uint8_t* out) {
+  for (int64_t x = whole_vectors_by_table(in, count, table, out); x < count; ++x)
+    out[x] = table[in[x]];
+}
+
+void widen(const uint8_t* in, int64_t count, uint8_t* least, uint8_t* most) {
+  uint8_t low = *least, high = *most;
+  for (int64_t x = 0; x < count; ++x) {
+    low = in[x] < low ? in[x] : low;
+    high = in[x] > high ? in[x] : high;
+  }
+  *least = low;
+  *most = high;
+}
+
 }  // namespace MUSTER_IMAGE_BUILD
 }  // namespace muster::image
 
@@ -255,6 +298,8 @@ constexpr Kernels kKernels{.weighted_sums = &weighted_sums,
                            .saturation = &saturation,
                            .hue = &hue,
                            .hue_of_floats = &hue_of_floats,
+                           .by_table = &by_table,
+                           .widen = &widen,
                            .sharpness = &sharpness};
 
 }  // namespace MUSTER_IMAGE_BUILD

@@ -1,6 +1,10 @@
 // Messages over a shared segment, where what matters is what the two sides do at the same moment.
 #include "muster/distributed/shm/shm_mailbox.h"
 
+#include <filesystem>
+#include <iterator>
+#include <thread>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -50,10 +54,10 @@ TEST(ShmMailbox, WhatWasSentBeforeTheSenderEndedArrives) {
   }
 }
 
-constexpr int64_t kMuch = 1'000'000;  // 4 MB, and a ring has 256 KiB
+constexpr int64_t kMuch = 1'000'000;  // 4 MB, and a ring that is not sparse has 256 KiB
 
 TEST(ShmMailbox, ASendWhoseTimeIsOverGoesOnHalfThereOrNotBegunAndEndsNobody) {
-  const auto segment = ShmSegment::local(2);
+  const auto segment = ShmSegment::local(2, /*sparse=*/false);
   Side receiver(segment, 0), sender(segment, 1);
   const auto half =
       sender.mailbox->send(0, 1, torch::full({kMuch}, 1.0F), std::chrono::milliseconds(1));
@@ -77,7 +81,7 @@ TEST(ShmMailbox, ASendWhoseTimeIsOverGoesOnHalfThereOrNotBegunAndEndsNobody) {
 
 // Wherever the message is when its receive gives up, the next one gets it.
 TEST(ShmMailbox, AReceiveWhoseTimeIsOverLeavesItsMessageToTheNext) {
-  const auto segment = ShmSegment::local(2);
+  const auto segment = ShmSegment::local(2, /*sparse=*/false);
   Side receiver(segment, 0), sender(segment, 1);
   for (int trial = 0; trial < 40; ++trial) {
     const at::Tensor expected = torch::full({kMuch}, float(trial));
@@ -99,7 +103,7 @@ TEST(ShmMailbox, AReceiveWhoseTimeIsOverLeavesItsMessageToTheNext) {
 }
 
 TEST(ShmMailbox, WhoEndsInOrderGivesFirstWhatItHasSent) {
-  const auto segment = ShmSegment::local(2);
+  const auto segment = ShmSegment::local(2, /*sparse=*/false);
   Side receiver(segment, 0), sender(segment, 1);
   const at::Tensor expected = torch::full({kMuch}, 7.0F), into = torch::zeros({kMuch});
   sender.mailbox->send(0, 0, expected, kTimeout);
@@ -107,14 +111,70 @@ TEST(ShmMailbox, WhoEndsInOrderGivesFirstWhatItHasSent) {
     sender.mailbox->end_in_order();
     sender.mailbox->close("the test is over");
   });
-  while (!sender.steps->has_ended()) std::this_thread::yield();
-  EXPECT_EQ(receiver.steps->departure(1), "rank 1 has ended");  // to collectives
+  // To collectives it has ended, while its message still comes.
+  std::string gone;
+  while ((gone = receiver.steps->departure(1)).empty()) std::this_thread::yield();
+  EXPECT_EQ(gone, "rank 1 has ended");
   receiver.mailbox->receive(1, 0, into, kTimeout)->wait();
   EXPECT_TRUE(torch::equal(into, expected));
   ending.join();
   EXPECT_THAT(test::error_of([&] { receiver.mailbox->receive(1, 0, into, kTimeout)->wait(); }),
               ::testing::HasSubstr("rank 1 has ended"));
   receiver.mailbox->close("the test is over");
+}
+
+int threads_of_process() {
+  const std::filesystem::directory_iterator tasks("/proc/self/task");
+  return static_cast<int>(std::distance(begin(tasks), end(tasks)));
+}
+
+TEST(ShmMailbox, StartsNoThreadForReceivesThatAreWaitedForAndSendsThatFit) {
+  const auto segment = ShmSegment::local(2);
+  Side receiver(segment, 0), sender(segment, 1);
+  // Of different sizes, so that the ring's end comes somewhere within a message; most of them come
+  // before the ring is empty.
+  std::vector<at::Tensor> sent, got;
+  for (int i = 0; i < 40; ++i) {
+    sent.push_back(torch::full({100'000 + 7'001 * i}, float(i)));
+    got.push_back(torch::zeros_like(sent.back()));
+  }
+  const int before = threads_of_process();
+  std::atomic<int> taken{0};
+  std::thread sending([&] {
+    for (int i = 0; i < 40; ++i) {
+      while (i - taken > 1) std::this_thread::yield();  // two find room
+      sender.mailbox->send(0, 0, sent[i], kTimeout);
+    }
+  });
+  for (int i = 0; i < 40; ++i, ++taken)
+    receiver.mailbox->receive(1, 0, got[i], kTimeout, /*waits=*/true)->wait();
+  sending.join();
+  EXPECT_EQ(threads_of_process(), before);
+  for (int i = 0; i < 40; ++i) EXPECT_TRUE(torch::equal(got[i], sent[i])) << i;
+  for (Side* side : {&receiver, &sender}) side->mailbox->close("the test is over");
+}
+
+// What one thread waits for may be moved by another that waits, too.
+TEST(ShmMailbox, ManyThreadsMayWaitAtOnce) {
+  const auto segment = ShmSegment::local(2);
+  Side receiver(segment, 0), sender(segment, 1);
+  constexpr int kThreads = 4, kEach = 200;
+  std::vector<std::thread> receiving;
+  for (int tag = 0; tag < kThreads; ++tag) {
+    receiving.emplace_back([&, tag] {
+      const at::Tensor into = torch::zeros({100});
+      for (int i = 0; i < kEach; ++i) {
+        receiver.mailbox->receive(1, tag, into, kTimeout, /*waits=*/i % 2 == 0)->wait();
+        EXPECT_EQ(into[99].item<float>(), float(1000 * tag + i));
+      }
+    });
+  }
+  for (int i = 0; i < kEach; ++i) {
+    for (int tag = 0; tag < kThreads; ++tag)
+      sender.mailbox->send(0, tag, torch::full({100}, float(1000 * tag + i)), kTimeout);
+  }
+  for (std::thread& thread : receiving) thread.join();
+  for (Side* side : {&receiver, &sender}) side->mailbox->close("the test is over");
 }
 
 }  // namespace

@@ -78,7 +78,9 @@ TEST(Color, LoopsForAnyProcessorGiveTheBytesOfThoseForAvx2) {
   const Kernels* fast = avx2_kernels();
   if (fast == nullptr) GTEST_SKIP() << "this processor has no AVX2";
   const Kernels& plain = baseline_kernels();
-  const TestImage in = test::noise_image(3, 1, 5003, 77);
+  const TestImage in = test::noise_image(3, 1, 5003, 77), any = test::noise_image(1, 1, 256, 3);
+  ByteTable table;
+  std::ranges::copy(any.bytes, table.begin());
   const uint8_t *r = in.pixels().at(0, 0), *g = in.pixels().at(1, 0), *b = in.pixels().at(2, 0);
   for (const int64_t count : {1, 7, 31, 32, 33, 5003}) {
     const RgbRow row{r, g, b, 1};
@@ -93,6 +95,10 @@ TEST(Color, LoopsForAnyProcessorGiveTheBytesOfThoseForAvx2) {
     };
     both([&](const Kernels& k, TestImage& out) { k.gray(row, count, out.bytes.data()); });
     both([&](const Kernels& k, TestImage& out) { k.reversed(r, count, out.bytes.data()); });
+    both([&](const Kernels& k, TestImage& out) {
+      k.by_table(r, count, table.data(), out.bytes.data());
+      k.widen(r, count, &out.bytes[static_cast<size_t>(count)], &out.bytes.back());
+    });
     both([&](const Kernels& k, TestImage& out) {
       k.sharpness(r, g, b, count, 1.7, out.bytes.data());
     });
