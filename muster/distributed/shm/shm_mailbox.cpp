@@ -65,11 +65,8 @@ PendingWorkPtr ShmMailbox::send(int to,
   return work;
 }
 
-PendingWorkPtr ShmMailbox::receive(int from,
-                                   int tag,
-                                   const at::Tensor& tensor,
-                                   std::chrono::milliseconds timeout,
-                                   bool waits) {
+PendingWorkPtr ShmMailbox::receive(
+    int from, int tag, const at::Tensor& tensor, std::chrono::milliseconds timeout, bool waits) {
   std::unique_lock lock(mutex_);
   auto work =
       c10::make_intrusive<PendingWork>(steps_->name(rank_),

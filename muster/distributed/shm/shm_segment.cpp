@@ -117,11 +117,8 @@ void ShmSegment::initialise() {
   head->magic = kMagic;
 }
 
-std::shared_ptr<ShmSegment> ShmSegment::make(int world_size,
-                                             bool sparse,
-                                             UniqueFd& fd,
-                                             std::string* name,
-                                             std::string& why) {
+std::shared_ptr<ShmSegment> ShmSegment::make(
+    int world_size, bool sparse, UniqueFd& fd, std::string* name, std::string& why) {
   std::shared_ptr<ShmSegment> segment(new ShmSegment(world_size, sparse));
   const bool named = name != nullptr;
   const std::string own_name = !named ? "" : concat("/muster-", ::getpid(), "-", random_number());

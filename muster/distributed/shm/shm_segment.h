@@ -108,11 +108,8 @@ class ShmSegment {
   /// `sparse`: what is never touched of it takes no memory.
   ShmSegment(int world_size, bool sparse);
   /// With `name` a file of /dev/shm, whose name it becomes as soon as there is one.
-  static std::shared_ptr<ShmSegment> make(int world_size,
-                                          bool sparse,
-                                          UniqueFd& fd,
-                                          std::string* name,
-                                          std::string& why);
+  static std::shared_ptr<ShmSegment> make(
+      int world_size, bool sparse, UniqueFd& fd, std::string* name, std::string& why);
   static std::shared_ptr<ShmSegment> open(int world_size,
                                           bool sparse,
                                           const std::string& announcement,

@@ -218,8 +218,7 @@ void adjust_sharpness(const Pixels& in, const MutablePixels& out, double factor)
 }
 
 void autocontrast(const Pixels& in, const MutablePixels& out) {
-  for (int64_t c = 0; c < in.channels; ++c)
-    apply_to_channel(in, out, c, autocontrast_table(in, c));
+  for (int64_t c = 0; c < in.channels; ++c) apply_to_channel(in, out, c, autocontrast_table(in, c));
 }
 
 void equalize(const Pixels& in, const MutablePixels& out) {

@@ -219,8 +219,7 @@ inline int64_t whole_vectors_by_table(const uint8_t* in,
     __m256i found = _mm256_shuffle_epi8(parts[0], _mm256_adds_epu8(v, beyond));
     for (int k = 1; k < 16; ++k) {
       v = _mm256_sub_epi8(v, sixteen);
-      found = _mm256_or_si256(found,
-                              _mm256_shuffle_epi8(parts[k], _mm256_adds_epu8(v, beyond)));
+      found = _mm256_or_si256(found, _mm256_shuffle_epi8(parts[k], _mm256_adds_epu8(v, beyond)));
     }
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + x), found);
   }
