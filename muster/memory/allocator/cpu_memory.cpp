@@ -45,6 +45,7 @@ void install_once(CpuMemory& memory) {
                    "begin the first memory::Recording before the first FakeAccelerator is made");
     memory.inner = there;
     memory.give_back = there->raw_deleter();
+    memory.inner_is_default = there == c10::GetDefaultCPUAllocator();
     c10::Allocator* const ours = make_tagged_allocator();
     // LibTorch passes over an allocator of a lower priority than the one before without a word. 1
     // leaves room for those, a fake accelerator's among them, that go in front of ours.
@@ -122,7 +123,7 @@ Counters cpu_counters() {
 void reset_cpu_peak() {
   CpuMemory& memory = cpu_memory();
   memory.peak.store(memory.current.load(kRelaxed), kRelaxed);
-  memory.shares.peak_rose();
+  if (recorded_level() >= Level::kTags) memory.shares.peak_rose();
 }
 
 int64_t live_cpu_blocks() {

@@ -28,8 +28,9 @@ class FaultCount {
     threads_ = threads;
     armed_.store(nth > 0, std::memory_order_release);
   }
+  bool is_armed() const { return armed_.load(std::memory_order_acquire); }
   bool fails_now() {
-    if (!armed_.load(std::memory_order_acquire)) return false;
+    if (!is_armed()) return false;
     const std::lock_guard lock(mutex_);
     if (threads_ == FailingThreads::kMarked && !this_thread_state.marked) return false;
     if (left_ == 0 || --left_ > 0) return false;
@@ -61,10 +62,7 @@ class Shares {
     if (!at_peak_.load(kRelaxed)) at_peak_.store(true, kRelaxed);
   }
   void leave_peak() {
-    if (!at_peak_.load(kRelaxed) || !at_peak_.exchange(false)) return;
-    const std::lock_guard lock(mutex_);
-    owners_at_peak_ = owners();
-    layers_at_peak_ = layers();
+    if (at_peak_.load(kRelaxed)) keep_peak();
   }
 
   OwnerBytes owners() const {
@@ -89,6 +87,13 @@ class Shares {
   }
 
  private:
+  __attribute__((noinline)) void keep_peak() {
+    if (!at_peak_.exchange(false)) return;
+    const std::lock_guard lock(mutex_);
+    owners_at_peak_ = owners();
+    layers_at_peak_ = layers();
+  }
+
   std::array<std::atomic<int64_t>, kOwners> owners_{};
   std::array<std::atomic<int64_t>, kMostLayers> layers_{};
   std::atomic<bool> at_peak_{false};
@@ -102,6 +107,7 @@ struct CpuMemory {
   // Set before ours stands in front:
   c10::Allocator* inner = nullptr;
   c10::DeleterFnPtr give_back = nullptr;  // how `inner` frees
+  bool inner_is_default = false;          // LibTorch's own
   std::atomic<Level> level{Level::kOff};
   std::atomic<int64_t> current{0}, peak{0}, allocations{0}, freed{0}, refused{0};
   std::atomic<int64_t> capacity{0};
