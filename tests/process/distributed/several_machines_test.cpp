@@ -164,8 +164,8 @@ TEST(SeveralMachines, EndAtOnceAtCtrlCBeforeASilentPort) {
 // Its own launcher hears of the end from nobody; see Note [Stopped ranks].
 TEST(SeveralMachines, EndThoughARankIsStopped) {
   const Words stops{"MUSTER_FAULTS=stop@rank=1,op=all_reduce,at=3"};
-  const auto outcomes = run_machines({.environment = stops, .timeout_ms = "1000"},
-                                     {.environment = stops, .timeout_ms = "1000"});
+  const auto outcomes = run_machines({.environment = stops, .timeout_ms = "5000"},
+                                     {.environment = stops, .timeout_ms = "5000"});
   EXPECT_EQ(outcomes[0].code, 1);
   EXPECT_THAT(outcomes[0].err, HasSubstr("rank 1 "));
   EXPECT_EQ(outcomes[1].code, 1);
