@@ -223,9 +223,9 @@ std::optional<diagnose::Diagnosis> Monitor::stopped_now(const diagnose::OpRecord
 /// its own twice: a call that its backend refuses is taken back. So is one behind it, which is
 /// another difference; what is none of these stays the first one, until it is too long ago to be
 /// shown. A difference that not all heartbeats show yet is given the time in which all ranks hear of
-/// the alarm and show more; one that none shows, a few times as long: who shows it may get no core,
-/// and without the calls nobody is named. A call that does not stand yet says nothing, unless its backend keeps it for
-/// very long: a thread may get no core between the call and its refusal.
+/// the alarm and show more; one that none shows, four times as long: who would show it may get no
+/// core, and without the calls nobody is named. A call that does not stand yet says nothing, unless
+/// its backend keeps it for very long: a thread may get no core between the call and its refusal.
 bool Monitor::is_proven(const diagnose::Diagnosis& diagnosis, bool is_late) {
   if (diagnosis.kind == diagnose::Diagnosis::Kind::kGone) return is_late && diagnosis.certain;
   if (diagnosis.kind != diagnose::Diagnosis::Kind::kMismatch) {

@@ -226,7 +226,7 @@ TEST_P(MonitoredGroup, ARankThatDoesNotComeIsNamedAtTheTimeoutWithWhatItLastDid)
   const std::string last_call = "its last call was all_reduce sum float32[6] #0, in step 12";
   const auto say_it = ::testing::Contains(HasSubstr(last_call));
   std::vector<std::string> seen = said_without_rank_1(GetParam());
-  // Of two ranks the one whose time is over first asks for that, and goes without if the answer is late.
+  // Who fails first asks for that, and goes without if the answer is late.
   for (int i = 0; i < 10 && !::testing::Value(seen, say_it); ++i)
     seen = said_without_rank_1(GetParam());
   EXPECT_THAT(seen, say_it);

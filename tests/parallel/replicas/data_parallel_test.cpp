@@ -313,8 +313,8 @@ TEST(DataParallel, SharesAreProportionalToFreeMemoryIfAsked) {
 }
 
 TEST(DataParallel, TheCpusFreeMemoryIsTheSameForAllReplicas) {
-  double rows = 0;
-  for (int i = 0; i < 20 && std::abs(rows - 30) > 1; ++i) {  // asked one after the other: others take some
+  double rows = 0;  // asked one after the other, while other programs take and give
+  for (int i = 0; i < 20 && std::abs(rows - 30) > 1; ++i) {
     DataParallel dp(&Line::make, cpus(2), {.shares = SharePolicy::kFreeMemory});
     dp.backward(torch::randn({60, 4}), &Line::loss);
     rows = static_cast<double>(dp.rows()[0]);
