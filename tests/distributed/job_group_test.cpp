@@ -25,11 +25,12 @@
 #include "tests/distributed/given_time.h"
 #include "tests/distributed/listener.h"
 #include "tests/support/error_of.h"
+#include "tests/support/held_port.h"
 
 namespace muster {
 namespace {
 
-using test::free_port;
+using test::HeldPort;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using namespace std::chrono_literals;
@@ -37,7 +38,8 @@ using namespace std::chrono_literals;
 /// The ranks of a job that one launcher started, as threads. Their errors, by rank.
 std::vector<std::string> errors_of_job(int64_t ranks,
                                        const std::function<void(const RankEnv& env)>& rank_main) {
-  const int64_t port = free_port();
+  const HeldPort held_port;
+  const int64_t port = held_port.number;
   std::vector<std::string> errors(static_cast<size_t>(ranks));
   std::vector<std::thread> threads;
   for (int64_t rank = 0; rank < ranks; ++rank) {
@@ -224,7 +226,8 @@ RankEnv rank_of_two(int64_t rank, int64_t port, const std::string& run_id) {
 
 // Two launchers had picked one free port: this one's rank 0 was faster.
 TEST(JobGroup, OfOneLauncherIsNotDisturbedByARankOfAnotherAtItsPort) {
-  const int64_t port = free_port();
+  const HeldPort held_port;
+  const int64_t port = held_port.number;
   const std::string key = JobKey::make().text();
   const auto error_of_rank = [&](int64_t rank) {
     return test::error_of(
@@ -251,7 +254,8 @@ TEST(JobGroup, OfOneLauncherIsNotDisturbedByARankOfAnotherAtItsPort) {
 }
 
 TEST(JobGroup, MayBeOfAnotherJobAtTheSameAddressWhenThoseOfTheFirstAreGone) {
-  const int64_t port = free_port();
+  const HeldPort held_port;
+  const int64_t port = held_port.number;
   const auto connect = [&](const std::string& run_id, auto use) {
     std::vector<std::string> errors(2);
     std::vector<std::thread> ranks;
@@ -298,7 +302,8 @@ TEST(JobGroup, IsMetAlsoByARankWhoseServerGoesWhileItIsAsked) {
 
 // Rank 1 goes on to the next job while rank 0 still holds the first one.
 TEST(JobGroup, OfTheNextJobAtTheSameAddressDoesNotMeetTheFirstOnesServer) {
-  const int64_t port = free_port();
+  const HeldPort held_port;
+  const int64_t port = held_port.number;
   const auto connect =
       [&](int64_t rank, const std::string& run_id, std::chrono::milliseconds timeout) {
         return distributed::connect_store(rank_of_two(rank, port, run_id), timeout);
@@ -324,7 +329,8 @@ TEST(JobGroup, OfTheNextJobAtTheSameAddressDoesNotMeetTheFirstOnesServer) {
 
 // One machine explains its plan where another one trains.
 TEST(JobGroup, IsNotWaitedForByRanksThatAreToldThatOneMakesNone) {
-  const int64_t port = free_port();
+  const HeldPort held_port;
+  const int64_t port = held_port.number;
   std::string of_explaining;
   std::thread one([&] {
     of_explaining = test::refusal_of(
@@ -340,8 +346,9 @@ TEST(JobGroup, IsNotWaitedForByRanksThatAreToldThatOneMakesNone) {
   for (const std::string& text : {of_explaining, of_training})
     EXPECT_THAT(text,
                 AllOf(HasSubstr("train for rank 0"), HasSubstr("train --explain for rank 1")));
-  distributed::attend_as(rank_of_two(1, free_port(), "b"), "train --explain", 50ms);  // nobody
-  distributed::attend_as(rank_of_two(0, free_port(), "c"), "train --explain", 50ms);
+  distributed::attend_as(
+      rank_of_two(1, HeldPort().number, "b"), "train --explain", 50ms);  // nobody
+  distributed::attend_as(rank_of_two(0, HeldPort().number, "c"), "train --explain", 50ms);
 }
 
 TEST(JobGroup, OfOneMachineHasAStoreThatOthersDoNotReach) {

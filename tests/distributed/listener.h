@@ -1,4 +1,4 @@
-// Ports for the stores of jobs in this process.
+// Where a job would have its store, somebody else listens.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,7 +25,5 @@ struct Listener {
   UniqueFd fd;
   int64_t port = 0;
 };
-
-inline int64_t free_port() { return Listener().port; }
 
 }  // namespace muster::test

@@ -19,6 +19,7 @@
 
 #include "tests/distributed/listener.h"
 #include "tests/support/error_of.h"
+#include "tests/support/held_port.h"
 #include "tests/support/variables.h"
 
 namespace muster {
@@ -26,7 +27,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using namespace std::chrono_literals;
-using test::free_port;
+using test::HeldPort;
 using test::Listener;
 using test::muster_error_of;
 
@@ -40,7 +41,8 @@ TEST(ProcessGroup, WithoutALauncherIsAGroupOfOne) {
 }
 
 TEST(ProcessGroup, RanksOfALauncherMeetOverGloo) {
-  const int64_t port = free_port();
+  const HeldPort held_port;
+  const int64_t port = held_port.number;
   std::vector<std::thread> ranks;
   std::vector<double> sums(3);
   for (int rank = 0; rank < 3; ++rank) {
@@ -58,7 +60,8 @@ TEST(ProcessGroup, RanksOfALauncherMeetOverGloo) {
 }
 
 TEST(ProcessGroup, AutoTakesSharedMemoryOnOneHostAndSaysWhy) {
-  const int64_t port = free_port();
+  const HeldPort held_port;
+  const int64_t port = held_port.number;
   std::thread other([&] {
     distributed::init_process_group({.timeout = 20s},
                                     RankEnv{.rank = 1, .world_size = 2, .master_port = port})
@@ -226,7 +229,8 @@ TEST(ProcessGroup, SumsAndSendsConjugateAndNegativeViewsForWhatTheyShow) {
 }
 
 TEST(ProcessGroup, RankZeroThatNeverComesIsNamedAfterTheTimeout) {
-  const int64_t port = free_port();
+  const HeldPort held_port;
+  const int64_t port = held_port.number;
   const Error error = muster_error_of([&] {
     distributed::connect_store({.rank = 1, .world_size = 2, .master_port = port}, 100ms);
   });
@@ -265,7 +269,7 @@ TEST(ProcessGroup, ThreadRanksCannotComeFromALauncher) {
   const Error error = muster_error_of([] {
     distributed::init_process_group(
         {.backend = "thread", .timeout = 5s},
-        RankEnv{.rank = 0, .world_size = 2, .master_port = free_port()});
+        RankEnv{.rank = 0, .world_size = 2, .master_port = HeldPort().number});
   });
   EXPECT_THAT(error.what(), HasSubstr("its ranks are threads of one process"));
 }

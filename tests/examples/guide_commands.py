@@ -184,11 +184,16 @@ class Runner:
         if rule.before:
             rule.before(self.world)
         wants = rule.code if rule.code is not None else 1 if any(re.search(r"(^|\s)error: ", line) for line in command.shown) else 0
-        for _ in range(5):  # a run that ends before it hears of the interruption is begun anew
-            code, printed = self.shell(text, rule.interrupt_when)
-            if rule.interrupt_when is None or code != 0:
+        shown = [line for line in command.shown if re.search(rule.shown, line) and line.strip() not in ("", "…", "^C")]
+        for _ in range(rule.tries):
+            for _ in range(5):  # a run that ends before it hears of the interruption is begun anew
+                code, printed = self.shell(text, rule.interrupt_when)
+                if rule.interrupt_when is None or code != 0:
+                    break
+                self.world.remove_runs()
+            missing = [line for line in shown if not is_printed(line, printed, rule.exact)]
+            if not missing:
                 break
-            self.world.remove_runs()
         if rule.after:
             rule.after(self.world)
         if (code != wants) if wants in (0, 130) else not (isinstance(code, int) and code > 0):
@@ -196,10 +201,8 @@ class Runner:
             return
         if rule.how == "plan":
             return
-        shown = [line for line in command.shown if re.search(rule.shown, line) and line.strip() not in ("", "…", "^C")]
         if rule.shown and not shown:
             yield f"nothing that it shows is like {rule.shown}"
-        missing = [line for line in shown if not is_printed(line, printed, rule.exact)]
         if missing:
             yield "does not print\n    " + "\n    ".join(missing) + "\nbut\n    " + "\n    ".join(printed[-40:])
 

@@ -24,6 +24,7 @@ class Rule:
     exact: bool = False  # with its numbers
     interrupt_when: typing.Optional[str] = None  # "^C" comes when this file is there
     share: int = 0  # of Fashion-MNIST, in place of the guide's
+    tries: int = 1  # so often it is run, until it prints what is shown
     used: bool = False
 
 
@@ -158,6 +159,7 @@ RULES = [
     Rule("docs/tune.md", "muster study ask", exact=True),
     Rule("docs/tune.md", "muster study best two.db", before=worlds.two_objectives, shown="^(muster: two|trial |    0 )"),
 
-    Rule("docs/when-a-rank-fails.md", "MUSTER_FAULTS='skip", shown="^.1. "),
+    # A rank whose heartbeat comes late, on a busy machine, is not among those that it names.
+    Rule("docs/when-a-rank-fails.md", "MUSTER_FAULTS='skip", shown="^.1. ", tries=3),
     Rule("docs/when-a-rank-fails.md", "MUSTER_FAULTS='kill", code=1),
 ]

@@ -208,6 +208,7 @@ std::optional<Diagnosis> find_mismatch(std::span<const PeerView> peers, int ours
                          std::min(peers[a].state->posted, peers[b].state->posted),
                          ", longer ago than their flight records reach");
       found.certain = false;  // heartbeats in alarm reach back further than calm ones
+      found.is_unseen = true;
       return found;
     }
   }

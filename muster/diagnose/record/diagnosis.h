@@ -56,6 +56,8 @@ struct Diagnosis {
   bool certain = false;
   /// A call of the mismatch does not stand yet: where its backend refuses it, there is none.
   bool may_pass = false;
+  /// The calls of the mismatch are not known, only that they differ: no heartbeat shows them yet.
+  bool is_unseen = false;
   std::vector<int> culprits;  ///< by rank; empty where nobody is alone to blame
   std::string who;            ///< "rank 2 is gone: …"
   std::string common;         ///< "the last operation that all ranks called is #40 barrier"

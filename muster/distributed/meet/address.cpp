@@ -224,11 +224,15 @@ UniqueFd loopback_socket(const RankEnv& env) {
 FoundStore wait_for_store(const std::string& host, int64_t port, const StoreSearch& search) {
   const AddressList addresses = resolve(host, std::to_string(port), SOCK_STREAM);
   auto pause = Milliseconds(1);
+  FoundStore found = FoundStore::kNobody;
   while (true) {
-    FoundStore found = FoundStore::kNobody;
-    if (const UniqueFd fd =
-            connection_to_any(addresses, std::min(search.until, Clock::now() + kConnect)))
+    const UniqueFd fd =
+        connection_to_any(addresses, std::min(search.until, Clock::now() + kConnect));
+    const bool in_time = Clock::now() < search.until;
+    if (fd)
       found = ask_for_store(fd, host, port, search);
+    else if (in_time)  // an attempt that its time cut short does not say that nobody is there
+      found = FoundStore::kNobody;
     if (found == FoundStore::kYes || Clock::now() >= search.until || search.is_over()) return found;
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, Milliseconds(50));

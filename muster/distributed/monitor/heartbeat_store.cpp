@@ -4,6 +4,8 @@
 #include <thread>
 #include <utility>
 
+#include "muster/distributed/meet/waited_time.h"
+
 namespace muster::distributed {
 
 HeartbeatStore::HeartbeatStore(c10::intrusive_ptr<c10d::Store> store,
@@ -54,16 +56,21 @@ void HeartbeatStore::propose(const std::string& verdict) {
   shared_->bump();
 }
 
-bool HeartbeatStore::agrees(const Call& call, bool in_doubt) {
+std::optional<bool> HeartbeatStore::agrees(const Call& call, std::chrono::milliseconds patience) {
   const auto question = std::make_shared<Shared::Question>(Shared::Question{.call = call});
   std::unique_lock lock(shared_->mutex);
-  if (shared_->lost || shared_->stopping) return in_doubt;
+  if (shared_->lost || shared_->stopping) return std::nullopt;
   shared_->questions.push_back(question);
   shared_->changed.notify_all();
-  shared_->changed.wait_for(lock, shared_->options.heartbeat, [&] {
-    return question->agrees.has_value() || shared_->lost;
-  });
-  return question->agrees.value_or(in_doubt);
+  const Clock::duration beat = shared_->options.heartbeat;
+  WaitedTime waited(beat / 2);
+  for (auto left = Clock::duration(patience); left.count() > 0; left = patience - waited.look()) {
+    if (shared_->changed.wait_for(lock, std::min(left, beat / 5), [&] {
+          return question->agrees.has_value() || shared_->lost || shared_->stopping;
+        }))
+      break;
+  }
+  return question->agrees;
 }
 
 void HeartbeatStore::withdraw(const Call& call) {

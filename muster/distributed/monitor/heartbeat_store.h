@@ -81,9 +81,10 @@ class HeartbeatStore {
     uint64_t attempt = 0;  ///< so many calls under this number were refused on this rank before
     uint64_t fingerprint = 0;
   };
-  /// Whether the rank that was first to call it called the same, as far as it has told. Waits for
-  /// the store no longer than a heartbeat; without an answer, `in_doubt`.
-  bool agrees(const Call& call, bool in_doubt);
+  /// Whether the rank that was first to call it called the same, as far as it has told; that is this
+  /// rank where nobody has called it yet. Nothing where the store does not answer within `patience`,
+  /// as WaitedTime counts it.
+  std::optional<bool> agrees(const Call& call, std::chrono::milliseconds patience);
   /// The call was not made: if ours was the first, the next rank's is. Does not wait.
   void withdraw(const Call& call);
 

@@ -6,6 +6,9 @@ namespace {
 
 /// So many different calls are compared before they are made, those after them only behind.
 constexpr size_t kCheckedCalls = 512;
+/// The store answers at once, whoever else has come, unless it hangs or a thread gets no core. A call
+/// that is made without its answer may end the process.
+constexpr int kHeartbeatsForAnswer = 4;
 
 }  // namespace
 
@@ -19,7 +22,8 @@ void Monitor::check_first_call(const diagnose::OpRecord& op) {
       return;
     if (refused_.sequence == op.sequence) call.attempt = refused_.attempt;
   }
-  if (heartbeats_.agrees(call, /*in_doubt=*/true)) return;
+  if (heartbeats_.agrees(call, kHeartbeatsForAnswer * heartbeats_.heartbeat()).value_or(true))
+    return;
   ++suspects_;
   recorder_->let_stand(op.id);  // whatever its backend would say: it waits for the others here
   heartbeats_.wake();
@@ -28,7 +32,7 @@ void Monitor::check_first_call(const diagnose::OpRecord& op) {
   bool agrees = false;  // the first rank may have withdrawn its call since
   while (!agrees && !has_failed() && waited.look() < 8 * heartbeats_.heartbeat() && !stopping()) {
     heartbeats_.wait_until(heartbeats_.version(), Clock::now() + heartbeats_.fast_heartbeat() / 4);
-    agrees = heartbeats_.agrees(call, /*in_doubt=*/false);
+    agrees = heartbeats_.agrees(call, heartbeats_.heartbeat()).value_or(false);
   }
   --suspects_;
   if (agrees && !has_failed()) return recorder_->let_stand(op.id, false);

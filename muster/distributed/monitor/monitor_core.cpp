@@ -222,9 +222,10 @@ std::optional<diagnose::Diagnosis> Monitor::stopped_now(const diagnose::OpRecord
 /// Whether to fail before the backend does. Other operations are believed once every rank has shown
 /// its own twice: a call that its backend refuses is taken back. So is one behind it, which is
 /// another difference; what is none of these stays the first one, until it is too long ago to be
-/// shown. A difference that no heartbeat shows yet is given the time in which all ranks hear of the
-/// alarm and show more. A call that does not stand yet says nothing, unless its backend keeps it for
-/// very long: a thread may get no core between the call and its refusal.
+/// shown. A difference that not all heartbeats show yet is given the time in which all ranks hear of
+/// the alarm and show more; one that none shows, four times as long: who would show it may get no
+/// core, and without the calls nobody is named. A call that does not stand yet says nothing, unless
+/// its backend keeps it for very long: a thread may get no core between the call and its refusal.
 bool Monitor::is_proven(const diagnose::Diagnosis& diagnosis, bool is_late) {
   if (diagnosis.kind == diagnose::Diagnosis::Kind::kGone) return is_late && diagnosis.certain;
   if (diagnosis.kind != diagnose::Diagnosis::Kind::kMismatch) {
@@ -238,7 +239,8 @@ bool Monitor::is_proven(const diagnose::Diagnosis& diagnosis, bool is_late) {
   const auto show_more = 2 * heartbeats_.heartbeat() + heartbeats_.pass();
   if (diagnosis.may_pass) return difference_->any.look() > 10 * show_more;
   return (diagnosis.certain && heartbeats_.is_fresh(difference_->since)) ||
-         difference_->seen.look() > show_more || difference_->any.look() > 4 * show_more;
+         (difference_->seen.look() > show_more && !diagnosis.is_unseen) ||
+         difference_->any.look() > 4 * show_more;
 }
 
 /// Whether to conclude now that the time of an operation is over. Who has not seen one heartbeat of

@@ -19,19 +19,33 @@ namespace {
 
 constexpr std::array kStopSignals{SIGINT, SIGTERM};
 std::atomic<int> stop_signal_pipe = -1;  // where the handler writes; a handler has no other way
+std::atomic<int> handlers_running = 0;   // on any threads; one that begins later finds no pipe
 
-/// The next one does what it does by default.
+/// The next one does what it does by default. One that a thread took before the handlers were given
+/// back, and comes to only now, does what it does since.
 void on_stop_signal(int signal) {
   const int saved = errno;
-  const auto byte = static_cast<unsigned char>(signal);
-  [[maybe_unused]] const auto written = ::write(stop_signal_pipe, &byte, 1);
-  for (const int other : kStopSignals) ::signal(other, SIG_DFL);
+  ++handlers_running;
+  const int pipe = stop_signal_pipe;
+  if (pipe >= 0) {
+    const auto byte = static_cast<unsigned char>(signal);
+    [[maybe_unused]] const auto written = ::write(pipe, &byte, 1);
+    for (const int other : kStopSignals) ::signal(other, SIG_DFL);
+  } else {
+    ::raise(signal);
+  }
+  --handlers_running;
   errno = saved;
 }
 
 }  // namespace
 
 struct StopOnSignals::Impl {
+  void give_handlers_back() const {
+    for (size_t i = 0; i < kStopSignals.size(); ++i)
+      ::sigaction(kStopSignals[i], &before[i], nullptr);
+  }
+
   UniqueFd read_end, write_end;
   std::array<struct sigaction, kStopSignals.size()> before{};
   std::thread thread;
@@ -62,12 +76,13 @@ StopOnSignals::StopOnSignals(std::function<void(int signal)> on_signal)
 }
 
 StopOnSignals::~StopOnSignals() {
-  for (size_t i = 0; i < kStopSignals.size(); ++i)
-    ::sigaction(kStopSignals[i], &impl_->before[i], nullptr);
+  impl_->give_handlers_back();
+  stop_signal_pipe = -1;
+  while (handlers_running > 0) std::this_thread::yield();
+  impl_->give_handlers_back();  // the last of them may have set the default
   const unsigned char end = 0;
   [[maybe_unused]] const auto written = ::write(impl_->write_end.get(), &end, 1);
   impl_->thread.join();
-  stop_signal_pipe = -1;
 }
 
 }  // namespace muster::tune

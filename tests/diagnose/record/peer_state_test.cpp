@@ -1,8 +1,13 @@
 // What ranks tell each other of themselves, as text and back.
 #include "muster/diagnose/record/peer_state.h"
 
+#include <vector>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "muster/diagnose/record/diagnosis.h"
+#include "muster/diagnose/record/flight_recorder.h"
 
 #include "tests/support/error_of.h"
 
@@ -53,6 +58,24 @@ TEST(PeerState, IsRefusedWhenItIsNotOne) {
     EXPECT_THAT(test::refusal_of([&] { parse_peer_state(bad, "heartbeat of rank 3"); }),
                 HasSubstr("heartbeat of rank 3"))
         << bad;
+}
+
+TEST(PeerState, ShowsByItsMarksADifferenceThatItsOperationsDoNotReachBackTo) {
+  std::vector<PeerView> peers(2);
+  const auto call = [](FlightRecorder& recorder, OpKind kind) {
+    recorder.complete(recorder.post({.kind = kind}).id);
+  };
+  for (const size_t rank : {0U, 1U}) {
+    FlightRecorder recorder;
+    call(recorder, rank == 0 ? OpKind::kBarrier : OpKind::kAllreduce);
+    for (int i = 0; i < 600; ++i) call(recorder, OpKind::kBarrier);
+    peers[rank] = {.state = peer_state_of(recorder, kMaxBriefs), .is_fresh = true};
+  }
+  const Diagnosis found = diagnose({.rank = 0}, peers, {}, 2.5);
+  EXPECT_EQ(found.kind, Diagnosis::Kind::kMismatch);
+  EXPECT_THAT(found.who, HasSubstr("longer ago than their flight records reach"));
+  EXPECT_TRUE(found.is_unseen);
+  EXPECT_FALSE(found.certain);
 }
 
 TEST(ProcessLife, SeesThisProcessAndNotOneOfAnotherTime) {

@@ -380,7 +380,10 @@ double seconds_for(int64_t steps) {
 
 // 16 times the events: 16 times the time; 256 times, if each event moved those behind it.
 TEST(ChromeTrace, TakesTimeInProportionToItsEvents) {
-  EXPECT_LT(seconds_for(9'600) / seconds_for(600), 48);
+  double ratio = 1e9;  // of two that are measured side by side: a core may be slower at times
+  for (int i = 0; i < 5 && ratio >= 48; ++i)
+    ratio = std::min(ratio, seconds_for(9'600) / seconds_for(600));
+  EXPECT_LT(ratio, 48);
 }
 
 TEST(ChromeTrace, RefusesWhatIsNoPart) {

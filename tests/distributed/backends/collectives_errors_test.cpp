@@ -11,6 +11,7 @@
 #include "muster/base/error.h"
 
 #include "tests/distributed/backends/collectives.h"
+#include "tests/distributed/given_time.h"
 
 namespace muster {
 namespace {
@@ -253,8 +254,13 @@ TEST(ShmRanks, AWaitWithATimeoutNamesTheMissingAndTheOperationGoesOn) {
                 return group.c10d()->allreduce(tensor)->wait(), void();
               }
               const auto work = group.c10d()->allreduce(tensor);
-              EXPECT_THAT(error_of([&] { work->wait(std::chrono::milliseconds(50)); }),
-                          HasSubstr("rank 1 did not come, rank 0 waited"));
+              // A thread of the group posts it, which may need longer than that to get a core.
+              const std::string missing = "rank 1 did not come, rank 0 waited";
+              const auto said = [&](std::chrono::milliseconds timeout) {
+                return error_of([&] { work->wait(timeout); });
+              };
+              EXPECT_THAT(test::said_in_time(said, missing, std::chrono::milliseconds(50)),
+                          HasSubstr(missing));
               waited.count_down();
               work->wait();
               EXPECT_EQ(tensor[0][0].item<float>(), 2);

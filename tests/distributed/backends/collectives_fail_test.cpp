@@ -179,7 +179,7 @@ TEST_P(CollectivesOfHostsThatFail, ACallsOwnTimeoutHoldsOnAllHosts) {
 }
 
 TEST_P(CollectivesOfHostsThatFail, SetTimeoutHoldsForCollectivesAndForMessagesInsideAHost) {
-  std::latch others(world_size() - 1);
+  std::latch others(world_size() - 1), message_failed(1);
   const int neighbour_of_0 = GetParam().hosts[1] == "a" ? 1 : 2;
   run(
       [&](ProcessGroup group) {
@@ -189,6 +189,9 @@ TEST_P(CollectivesOfHostsThatFail, SetTimeoutHoldsForCollectivesAndForMessagesIn
           if (group.rank() == 0) {
             EXPECT_THAT(error_of([&] { backend.recv(tensor, neighbour_of_0, 1)->wait(); }),
                         HasSubstr("timed out after 400 ms"));
+            message_failed.count_down();
+          } else {
+            message_failed.wait();  // else the neighbour may have failed, and left, before
           }
           backend.allreduce(tensor)->wait();
         });

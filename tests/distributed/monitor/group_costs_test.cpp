@@ -17,8 +17,8 @@
 #include "muster/base/rank_env.h"
 #include "muster/distributed/process_group.h"
 
-#include "tests/distributed/listener.h"
 #include "tests/support/error_of.h"
+#include "tests/support/held_port.h"
 
 namespace muster {
 namespace {
@@ -82,7 +82,8 @@ std::vector<std::string> errors_of_ranks(const std::function<void(const RankEnv&
 // Gloo's own threads are its groups'. Those that watch them, and their connection to the store, are
 // the first group's, one of each kind for each rank.
 TEST(GroupCosts, PartsOverGlooAreWatchedByTheThreadsAndTheConnectionOfTheFirstGroup) {
-  const int64_t port = test::free_port();
+  const test::HeldPort held_port;
+  const int64_t port = held_port.number;
   int connected_before = 0;
   const auto rank_main = [&](const RankEnv& env) {
     const ProcessGroup world =

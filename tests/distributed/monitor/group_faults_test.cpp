@@ -10,6 +10,8 @@
 #include "muster/distributed/process_group.h"
 #include "muster/testing/run_ranks.h"
 
+#include "tests/support/error_of.h"
+
 namespace muster {
 namespace {
 
@@ -68,6 +70,12 @@ TEST(FaultPlanOfGroups, AMessageThatIsSkippedSaysWhoseItWouldBe) {
     EXPECT_EQ(tensor.sum().item<float>(), 0);
   };
   EXPECT_THAT(errors_with("skip@rank=1,op=recv", 2, skipped), Each(IsEmpty()));
+}
+
+TEST(FaultPlanInThreads, ThatWouldKillTheProcessIsRefused) {
+  const std::string error = test::error_of(
+      [] { testing::run_ranks(2, [](ProcessGroup) {}, {.monitor = {.faults = "kill@rank=1"}}); });
+  EXPECT_THAT(error, HasSubstr("the ranks are threads of one process"));
 }
 
 }  // namespace

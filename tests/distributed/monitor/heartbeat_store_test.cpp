@@ -169,15 +169,15 @@ TEST_F(Board, ARankThatDidItsPartAndEndedIsNotGoneByAnOldHeartbeat) {
 }
 
 TEST_F(Board, ACallIsComparedWithTheFirstUntilThatIsWithdrawn) {
-  EXPECT_TRUE(heartbeats_.agrees({.sequence = 5, .fingerprint = 7}, false));
-  EXPECT_TRUE(heartbeats_.agrees({.sequence = 5, .fingerprint = 7}, false));
-  EXPECT_FALSE(heartbeats_.agrees({.sequence = 5, .fingerprint = 8}, true));
-  EXPECT_TRUE(heartbeats_.agrees({.sequence = 5, .attempt = 1, .fingerprint = 8}, false));
+  EXPECT_EQ(heartbeats_.agrees({.sequence = 5, .fingerprint = 7}, kPatience), true);
+  EXPECT_EQ(heartbeats_.agrees({.sequence = 5, .fingerprint = 7}, kPatience), true);
+  EXPECT_EQ(heartbeats_.agrees({.sequence = 5, .fingerprint = 8}, kPatience), false);
+  EXPECT_EQ(heartbeats_.agrees({.sequence = 5, .attempt = 1, .fingerprint = 8}, kPatience), true);
   heartbeats_.withdraw({.sequence = 5, .fingerprint = 8});  // was not the first
-  EXPECT_FALSE(heartbeats_.agrees({.sequence = 5, .fingerprint = 8}, true));
+  EXPECT_EQ(heartbeats_.agrees({.sequence = 5, .fingerprint = 8}, kPatience), false);
   heartbeats_.withdraw({.sequence = 5, .fingerprint = 7});
-  EXPECT_TRUE(heartbeats_.agrees({.sequence = 5, .fingerprint = 8}, false));
-  EXPECT_FALSE(heartbeats_.agrees({.sequence = 5, .fingerprint = 7}, true));
+  EXPECT_EQ(heartbeats_.agrees({.sequence = 5, .fingerprint = 8}, kPatience), true);
+  EXPECT_EQ(heartbeats_.agrees({.sequence = 5, .fingerprint = 7}, kPatience), false);
 }
 
 /// Counts what it is asked for.

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -232,69 +233,92 @@ struct Gate {
   bool open = false;
 };
 
+/// A pipeline of two ranks whose first step was given up, and what was said of it.
+struct Stalled {
+  struct Stage {
+    Gate gate, left;
+    std::atomic<bool> entered = false;
+  };
+
+  explicit Stalled(std::chrono::milliseconds timeout) {
+    pipe.set_stall_timeout(timeout);
+    said = refusal_of([&] { pipe.step({x}, {y}); }, ErrorKind::kEnvironment);
+  }
+
+  std::shared_ptr<Stage> stage = std::make_shared<Stage>();
+  Visited visited = with_gate();
+  torch::Tensor x = visited.chain.inputs(4), y = visited.chain.targets(4);
+  Pipeline pipe{visited.blocks, ranks_on_cpu(2), &squares, {.micro_batches = 1}};
+  std::string said;
+
+ private:
+  Visited with_gate() const {
+    Visited made(2, [stage = stage](size_t block) {
+      if (block != 1) return;
+      stage->entered = true;
+      stage->gate.wait();
+    });
+    made.blocks[1].forward = [stage = stage, inner = made.blocks[1].forward](const Tensors& in) {
+      const Tensors out = inner(in);
+      stage->left.release();
+      return out;
+    };
+    return made;
+  }
+};
+
+/// One that stands in stage 1's forward. Where rank 0, which has nothing to do meanwhile but to wait,
+/// gets no core for as long as the timeout, another is made, with twice that.
+std::unique_ptr<Stalled> stalled_in_stage_1() {
+  for (auto timeout = std::chrono::milliseconds(20);; timeout *= 2) {
+    auto made = std::make_unique<Stalled>(timeout);
+    const bool is_it = made->said.find("forward of stage 1") != std::string::npos;
+    if ((is_it && made->stage->entered) || timeout > std::chrono::minutes(1)) return made;
+    made->stage->gate.release();
+  }
+}
+
+/// What a further step says, once it says something else than `words`.
+std::string said_beyond(Stalled& stalled, const std::string& words) {
+  for (;;) {
+    std::string said = test::error_of([&] { stalled.pipe.step({stalled.x}, {stalled.y}); });
+    if (said.find(words) == std::string::npos) return said;
+  }
+}
+
 TEST(PipelineErrors, AStageThatStallsIsNamedLeftBehindAndWaitedForLater) {
-  const auto gate = std::make_shared<Gate>();
-  const auto closed = std::make_shared<std::atomic<bool>>(true);
-  Visited visited(2, [gate, closed](size_t block) {
-    if (block == 1 && *closed) gate->wait();
-  });
-  Pipeline pipe(visited.blocks, ranks_on_cpu(2), &squares, {.micro_batches = 1});
-  const torch::Tensor x = visited.chain.inputs(4), y = visited.chain.targets(4);
-  pipe.set_stall_timeout(std::chrono::milliseconds(50));
-  // Rank 0 has nothing to do meanwhile but to wait, so it cannot be slow.
-  EXPECT_THAT(refusal_of([&] { pipe.step({x}, {y}); }, ErrorKind::kEnvironment),
+  const auto stalled = stalled_in_stage_1();
+  EXPECT_THAT(stalled->said,
               HasSubstr("rank 1 (cpu): forward of stage 1, micro-batch 0 (1F0): a stall"));
-  EXPECT_THAT(refusal_of([&] { pipe.step({x}, {y}); }, ErrorKind::kEnvironment),
+  // Rank 0 was told to come back, and does so when it gets a core.
+  EXPECT_THAT(said_beyond(*stalled, "rank 0 (cpu) is not free"),
               HasSubstr("rank 1 (cpu) is not free"));
-  *closed = false;
-  gate->release();
-  pipe.set_stall_timeout(std::chrono::minutes(30));
-  pipe.step({x}, {y});
-  const auto found = gradients_of(visited.chain.net->parameters());
-  EXPECT_LE(difference(found, gradients_on_one_device(visited.chain, x, y)), 1e-12);
+  stalled->stage->gate.release();
+  stalled->pipe.set_stall_timeout(std::chrono::minutes(30));
+  EXPECT_EQ(said_beyond(*stalled, "is not free"), test::kNoError);
+  Chain& chain = stalled->visited.chain;
+  const auto found = gradients_of(chain.net->parameters());
+  EXPECT_LE(difference(found, gradients_on_one_device(chain, stalled->x, stalled->y)), 1e-12);
 }
 
 TEST(PipelineErrors, APipelineThatGoesWhileAStageStallsLeavesItItsMemory) {
-  const auto gate = std::make_shared<Gate>();
-  const auto left = std::make_shared<Gate>();
-  {
-    Visited visited(2, [gate](size_t block) {
-      if (block == 1) gate->wait();
-    });
-    visited.blocks[1].forward = [gate, left, inner = visited.blocks[1].forward](const Tensors& in) {
-      const Tensors out = inner(in);
-      left->release();
-      return out;
-    };
-    Pipeline pipe(visited.blocks, ranks_on_cpu(2), &squares, {.micro_batches = 1});
-    pipe.set_stall_timeout(std::chrono::milliseconds(20));
-    EXPECT_THAT(
-        refusal_of([&] { pipe.step({visited.chain.inputs(4)}, {visited.chain.targets(4)}); },
-                   ErrorKind::kEnvironment),
-        HasSubstr("a stall"));
-  }
-  gate->release();
-  left->wait();  // it computed to its end on modules that nobody else has any more
+  auto stalled = stalled_in_stage_1();
+  EXPECT_THAT(stalled->said, HasSubstr("a stall"));
+  const auto stage = stalled->stage;
+  ASSERT_TRUE(stage->entered);
+  stalled = nullptr;
+  stage->gate.release();
+  stage->left.wait();  // it computed to its end on modules that nobody else has any more
 }
 
 TEST(PipelineErrors, NothingIsHeldForEverByAStepThatStalled) {
-  const auto gate = std::make_shared<Gate>();
-  std::weak_ptr<torch::nn::Module> module;
-  {
-    const auto closed = std::make_shared<std::atomic<bool>>(true);
-    Visited visited(2, [gate, closed](size_t block) {
-      if (block == 1 && *closed) gate->wait();
-    });
-    module = visited.blocks[0].modules[0];
-    Pipeline pipe(visited.blocks, ranks_on_cpu(2), &squares, {.micro_batches = 1});
-    const torch::Tensor x = visited.chain.inputs(4), y = visited.chain.targets(4);
-    pipe.set_stall_timeout(std::chrono::milliseconds(20));
-    EXPECT_NE(test::error_of([&] { pipe.step({x}, {y}); }), test::kNoError);
-    *closed = false;
-    gate->release();
-    pipe.set_stall_timeout(std::chrono::minutes(30));
-    pipe.step({x}, {y});
-  }
+  auto stalled = stalled_in_stage_1();
+  const std::weak_ptr<torch::nn::Module> module = stalled->visited.blocks[0].modules[0];
+  EXPECT_NE(stalled->said, test::kNoError);
+  stalled->stage->gate.release();
+  stalled->pipe.set_stall_timeout(std::chrono::minutes(30));
+  EXPECT_EQ(said_beyond(*stalled, "is not free"), test::kNoError);
+  stalled = nullptr;
   EXPECT_TRUE(module.expired());
 }
 

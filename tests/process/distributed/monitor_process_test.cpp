@@ -33,7 +33,7 @@ class FailedRank : public ::testing::TestWithParam<Case> {};
 constexpr int kRanks = 3;
 constexpr std::chrono::seconds kLimit(90);  // of a job
 // Of an operation. A rank that was stopped is named when it is over; one that died long before.
-constexpr int kTimeoutMs = 3000;
+constexpr int kTimeoutMs = 6000;
 constexpr int kLongTimeoutMs = 30000;
 
 TEST_P(FailedRank, IsNamedByEverySurvivorWithinTheTimeout) {
@@ -75,7 +75,7 @@ TEST_P(FailedRank, IsNamedByEverySurvivorWithinTheTimeout) {
     std::smatch took;
     const std::regex pattern("failed within ([0-9.]+) s");
     ASSERT_TRUE(std::regex_search(said, took, pattern)) << said;
-    // 0.3 s and 3.3 s, but for a machine that has other things to do.
+    // 0.3 s and 6.3 s, but for a machine that has other things to do.
     EXPECT_LT(std::stod(took[1]), stopped ? kTimeoutMs * 1e-3 + 8 : kLongTimeoutMs * 1e-3 / 2);
   }
   EXPECT_TRUE(job.nothing_left());

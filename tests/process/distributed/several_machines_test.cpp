@@ -11,6 +11,7 @@
 #include "muster/base/text.h"
 
 #include "tests/support/folder.h"
+#include "tests/support/held_port.h"
 #include "tests/support/launched.h"
 #include "tests/support/paths.h"
 
@@ -39,8 +40,6 @@ struct Port {
   int number = 0;
 };
 
-int unused_port() { return Port().number; }
-
 struct Machine {
   Words flags = {};
   Words environment = {};
@@ -48,7 +47,7 @@ struct Machine {
   std::string timeout_ms = "20000";
 };
 
-Words line_of(int node, int port, const Machine& machine) {
+Words line_of(int node, int64_t port, const Machine& machine) {
   Words words{"run",
               "--nnodes",
               "2",
@@ -67,9 +66,9 @@ struct Outcome {
 };
 
 std::vector<Outcome> run_machines(const Machine& first, const Machine& second) {
-  const int port = unused_port();
-  Launched zero(line_of(0, port, first), {.environment = first.environment});
-  Launched one(line_of(1, port, second), {.environment = second.environment});
+  const test::HeldPort port;
+  Launched zero(line_of(0, port.number, first), {.environment = first.environment});
+  Launched one(line_of(1, port.number, second), {.environment = second.environment});
   std::vector<Outcome> outcomes;
   for (Launched* job : {&zero, &one}) {
     const int code = job->wait(kMachinesLimit).code;
@@ -164,8 +163,8 @@ TEST(SeveralMachines, EndAtOnceAtCtrlCBeforeASilentPort) {
 // Its own launcher hears of the end from nobody; see Note [Stopped ranks].
 TEST(SeveralMachines, EndThoughARankIsStopped) {
   const Words stops{"MUSTER_FAULTS=stop@rank=1,op=all_reduce,at=3"};
-  const auto outcomes = run_machines({.environment = stops, .timeout_ms = "1000"},
-                                     {.environment = stops, .timeout_ms = "1000"});
+  const auto outcomes = run_machines({.environment = stops, .timeout_ms = "5000"},
+                                     {.environment = stops, .timeout_ms = "5000"});
   EXPECT_EQ(outcomes[0].code, 1);
   EXPECT_THAT(outcomes[0].err, HasSubstr("rank 1 "));
   EXPECT_EQ(outcomes[1].code, 1);

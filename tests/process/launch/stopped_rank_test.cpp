@@ -1,12 +1,10 @@
 // A rank that is stopped when its job ends on another machine. The machines are this one.
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
 #include "muster/base/text.h"
 
+#include "tests/support/held_port.h"
 #include "tests/support/launched.h"
 
 namespace muster::testing_process {
@@ -16,16 +14,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-int port_for_two_machines() {
-  const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  socklen_t length = sizeof address;
-  EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
-  EXPECT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
-  return ntohs(address.sin_port);
-}
-
 struct MachineEnd {
   int code = -1;
   std::string err;
@@ -34,14 +22,14 @@ struct MachineEnd {
 
 /// What becomes of the launchers of two machines with a rank each.
 std::vector<MachineEnd> ends_of_two(const std::string& modes, const std::string& grace = "30") {
-  const int port = port_for_two_machines();
+  const test::HeldPort port;
   const auto line = [&](int node) {
     return run_line({"--nnodes",
                      "2",
                      "--node-rank",
                      std::to_string(node),
                      "--rdzv-endpoint",
-                     concat("127.0.0.1:", port),
+                     concat("127.0.0.1:", port.number),
                      "--shutdown-timeout",
                      grace},
                     modes);

@@ -36,7 +36,7 @@ TEST_P(StoppedPipelineRank, IsNamedByTheOthersWhereverTheyWait) {
                       "--workers",
                       "0",
                       "--strategy",
-                      "pipeline:split=0/1/2,timeout=2,stall_timeout=3"});
+                      "pipeline:split=0/1/2,timeout=6,stall_timeout=8"});
   Launched job(words, {.environment = {concat("MUSTER_FAULTS=stop@rank=1,", GetParam().call)}});
   EXPECT_EQ(job.wait(std::chrono::minutes(3)).code, 1) << job.err();
   EXPECT_TRUE(job.nothing_left());

@@ -4,14 +4,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
 #include "muster/base/file.h"
 #include "muster/base/text.h"
 
 #include "tests/process/train/train_words.h"
 #include "tests/support/folder.h"
+#include "tests/support/held_port.h"
 #include "tests/support/launched.h"
 #include "tests/support/paths.h"
 
@@ -26,20 +25,12 @@ using testing_process::Launched;
 
 constexpr std::chrono::seconds kGuideLimit{120};
 
-std::string loopback_address() {
-  const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  socklen_t length = sizeof address;
-  EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
-  EXPECT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
-  return concat("127.0.0.1:", ntohs(address.sin_port));
-}
-
 /// The words of each command of the guide that names several machines, without "muster" itself.
 /// Only the address, the folder and what "…" stands for are this machine's.
-std::vector<Words> commands_of(const std::string& guide, const std::string& output) {
-  const std::string address = loopback_address();
+std::vector<Words> commands_of(const std::string& guide,
+                               const std::string& output,
+                               const test::HeldPort& port) {
+  const std::string address = concat("127.0.0.1:", port.number);
   std::vector<Words> commands;
   for (const std::string& line : split(read_file(test::source_path("docs/" + guide)), '\n')) {
     if (!line.starts_with("muster run --nnodes")) continue;
@@ -76,7 +67,8 @@ void expect_to_train(const std::vector<Words>& commands, const std::string& outp
 TEST(SeveralMachinesGuide, TrainsByTheCommandsOfTheGuideOnTraining) {
   const test::Folder folder;
   const std::string output = (folder.path() / "out").string();
-  const auto commands = commands_of("train.md", output);
+  const test::HeldPort port;
+  const auto commands = commands_of("train.md", output, port);
   ASSERT_EQ(commands.size(), 2u);
   expect_to_train(commands, output);
 }
@@ -84,7 +76,8 @@ TEST(SeveralMachinesGuide, TrainsByTheCommandsOfTheGuideOnTraining) {
 TEST(SeveralMachinesGuide, TrainsByTheCommandOfTheGuideOnStrategies) {
   const test::Folder folder;
   const std::string output = (folder.path() / "out").string();
-  auto commands = commands_of("choose-a-strategy.md", output);
+  const test::HeldPort port;
+  auto commands = commands_of("choose-a-strategy.md", output, port);
   ASSERT_EQ(commands.size(), 1u);
   commands.push_back(commands[0]);  // the other machine's
   *std::find(commands[1].begin(), commands[1].end(), "0") = "1";
@@ -96,8 +89,9 @@ TEST(SeveralMachinesGuide, EndsOnBothMachinesWhenOneIsRefused) {
   for (const size_t refused : {0u, 1u}) {
     const test::Folder folder;
     const std::string output = (folder.path() / "out").string();
+    const test::HeldPort port;
     std::vector<std::unique_ptr<Launched>> machines;
-    for (const Words& words : commands_of("train.md", output)) {
+    for (const Words& words : commands_of("train.md", output, port)) {
       const bool wrong = machines.size() == refused;
       machines.push_back(std::make_unique<Launched>(
           test::joined(shortened(words, output), wrong ? Words{"--bath-size", "3"} : Words{})));
@@ -117,7 +111,8 @@ TEST(SeveralMachinesGuide, EndsOnBothMachinesWhenOneIsRefused) {
 TEST(SeveralMachinesGuide, EndsOnBothMachinesWhenTheCommandsDiffer) {
   const test::Folder folder;
   const std::string output = (folder.path() / "out").string();
-  const auto commands = commands_of("train.md", output);
+  const test::HeldPort port;
+  const auto commands = commands_of("train.md", output, port);
   Words other = commands.at(1);
   const auto train = std::find(other.begin(), other.end(), "train");
   ASSERT_NE(train, other.end());
@@ -136,8 +131,9 @@ TEST(SeveralMachinesGuide, EndsOnBothMachinesWhenOneAloneHasAFlag) {
   for (const Words& flag : {Words{"--backend", "gloo"}, Words{"--trace", "trace.json"}}) {
     const test::Folder folder;
     const std::string output = (folder.path() / "out").string();
+    const test::HeldPort port;
     std::vector<std::unique_ptr<Launched>> machines;
-    for (const Words& words : commands_of("train.md", output))
+    for (const Words& words : commands_of("train.md", output, port))
       machines.push_back(std::make_unique<Launched>(
           test::joined(shortened(words, output), machines.empty() ? flag : Words{})));
     for (const auto& machine : machines) EXPECT_EQ(machine->wait(kGuideLimit).code, 2);
@@ -153,8 +149,9 @@ TEST(SeveralMachinesGuide, EndsOnBothMachinesWhenOneAloneHasAFlag) {
 TEST(SeveralMachinesGuide, ExplainsItsPlanOnAllMachines) {
   const test::Folder folder;
   const std::string output = (folder.path() / "out").string();
+  const test::HeldPort port;
   std::vector<std::unique_ptr<Launched>> machines;
-  for (const Words& words : commands_of("train.md", output))
+  for (const Words& words : commands_of("train.md", output, port))
     machines.push_back(
         std::make_unique<Launched>(test::joined(shortened(words, output), {"--explain"})));
   for (const auto& machine : machines)

@@ -36,15 +36,15 @@ std::vector<std::string> job(int ranks,
           backend};
 }
 
-/// Names in /dev/shm of groups (muster-PID-…) whose process has ended. Those of other jobs on this
-/// machine come and go.
+/// Names in /dev/shm of groups (muster-PID-RANDOM) whose process has ended. Those of other jobs on this
+/// machine come and go, and so does what other programs name muster-….
 std::set<std::string> files_left() {
   std::set<std::string> found;
   std::error_code none;
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", none)) {
     const std::string name = entry.path().filename();
     const std::vector<std::string> parts = split(name, '-');
-    const auto pid = parts.size() > 1 && parts[0] == "muster" ? to_int(parts[1]) : std::nullopt;
+    const auto pid = parts.size() == 3 && parts[0] == "muster" ? to_int(parts[1]) : std::nullopt;
     const bool has_ended = pid && ::kill(static_cast<pid_t>(*pid), 0) != 0 && errno == ESRCH;
     if (has_ended) found.insert(name);
   }

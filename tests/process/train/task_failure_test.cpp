@@ -90,13 +90,13 @@ TEST(TaskWhoseSampleNeverComes, EndsAfterTheLoadersTimeoutOnAllRanks) {
                 "--workers",
                 "1",
                 "--loader-timeout",
-                "3",
+                "10",
                 "--output",
                 (folder.path() / "run").string()});
   const auto ended = job.wait(kJobLimit);
   EXPECT_EQ(ended.code, 1) << job.err();
   EXPECT_THAT(stderr_of(job, 1),
-              HasSubstr("a worker makes it within 3 s; still in hand: one of the samples "));
+              HasSubstr("a worker makes it within 10 s; still in hand: one of the samples "));
   EXPECT_THAT(stderr_of(job, 0), HasSubstr("rank 1 failed: "));
 }
 

@@ -105,17 +105,18 @@ TEST_F(TunerOnAFullDisk, EndsWithItsTrialsWhenItsPatienceDoesAndIsResumed) {
 }
 
 TEST_F(TunerOnAFullDisk, InterruptedEndsAsInterruptedHoweverShortItsPatience) {
-  // Trials take their time to end: patience is over before they are.
+  // Trials take their time to end: patience, which is not over when the signal comes, is over before
+  // they are.
   const fs::path study = write_study(folder_.path(),
-                                     "storage_patience = \"1s\"\nstop_grace = \"20s\"\n",
-                                     "trap '' TERM INT; trap 'sleep 4' EXIT; ");
+                                     "storage_patience = \"5s\"\nstop_grace = \"20s\"\n",
+                                     "trap '' TERM INT; trap 'sleep 8' EXIT; ");
   Launched tuner({"tune", study.string()});
   ASSERT_TRUE(tuner.wait_for("trial 1 started")) << tuner.err();
   set_room(tuner, /*full=*/true);
   let_go(folder_.path());
   ASSERT_TRUE(tuner.wait_for("trials wait; trying again")) << tuner.err();
   tuner.signal(SIGINT);
-  EXPECT_EQ(tuner.wait().code, 130) << tuner.err();
+  EXPECT_EQ(tuner.wait(std::chrono::seconds(60)).code, 130) << tuner.err();
   EXPECT_THAT(tuner.err(), HasSubstr("nothing more can be stored"));
   EXPECT_TRUE(tuner.nothing_left());
 }
