@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kPiece = 64 << 10;  // published at once, so that both sides copy at a time
 
-/// Copies `size` bytes into or out of a ring at the ever growing position `at`.
+/// Copies `size` bytes into or out of a ring, `at` bytes behind its first, however often it went round.
 void ring_write(std::byte* ring, size_t capacity, uint64_t at, const void* from, size_t size) {
   const size_t start = at % capacity, first = std::min(size, capacity - start);
   std::memcpy(ring + start, from, first);
@@ -59,7 +59,7 @@ PendingWorkPtr ShmMailbox::send(int to,
   } else {
     sends_[static_cast<size_t>(to)].push_back(std::move(send));
     move_all();
-    if (!work->isCompleted() && pending()) start_thread();
+    hand_over();
   }
   complete_outcomes(lock);
   return work;
@@ -80,7 +80,7 @@ PendingWorkPtr ShmMailbox::receive(
   } else if (!deliver_kept(receive)) {
     receives_.push_back(std::move(receive));
     move_all();
-    if (!waits && pending()) start_thread();
+    if (!waits) hand_over();
   }
   complete_outcomes(lock);
   return work;

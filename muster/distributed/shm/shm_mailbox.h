@@ -116,6 +116,8 @@ class ShmMailbox : public WorkHelper, public std::enable_shared_from_this<ShmMai
   void drop_sends(int to);
   void drop_half(int from);
   void drive(std::unique_lock<std::mutex>& lock, std::chrono::nanoseconds spin);
+  void drive_waiting(std::unique_lock<std::mutex>& lock);
+  void hand_over();
   void complete_outcomes(std::unique_lock<std::mutex>& lock);
   void start_thread();
   void serve();
@@ -135,8 +137,8 @@ class ShmMailbox : public WorkHelper, public std::enable_shared_from_this<ShmMai
   std::vector<Inbox> inboxes_;           // by source
   std::vector<Outcome> outcomes_;        // to be told without the lock
   uint64_t messages_ = 0;
-  int waiters_ = 0;   // threads that drive, the mailbox's own left out
-  int sleepers_ = 0;  // of all that drive: on the doorbell
+  int waiters_ = 0;   // threads that drive, the mailbox's own left out, and callbacks
+  int sleepers_ = 0;  // on the doorbell, of all that drive
   bool closed_ = false;
   std::thread thread_;
 };

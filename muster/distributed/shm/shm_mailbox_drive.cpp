@@ -12,6 +12,18 @@ namespace {
 
 constexpr auto kMailboxSlice = std::chrono::milliseconds(10);
 
+/// One more while it lives.
+class CountedIn {
+ public:
+  explicit CountedIn(int& count) : count_(count) { ++count_; }
+  ~CountedIn() { --count_; }
+  CountedIn(const CountedIn&) = delete;
+  CountedIn& operator=(const CountedIn&) = delete;
+
+ private:
+  int& count_;
+};
+
 }  // namespace
 
 std::string ShmMailbox::text_of(const Send& send, const std::string& why) const {
@@ -38,8 +50,7 @@ void ShmMailbox::complete_outcomes(std::unique_lock<std::mutex>& lock) {
       PendingWork::end_for_another(std::move(outcome.work), error);
     }
     lock.lock();
-    changed_.notify_all();
-    if (sleepers_ > 0) ring(rank_);  // what it waits for may be done
+    if (waiters_ > 0) ring(rank_);  // what one of them waits for may be done
   }
 }
 
@@ -102,13 +113,14 @@ void ShmMailbox::drop_hopeless() {
   });
 }
 
-/// One round of moving and, if nothing moved, spinning for so long and sleeping.
+/// One round of moving and, if nothing moved, spinning for so long and sleeping. What is over then is to
+/// be told.
 void ShmMailbox::drive(std::unique_lock<std::mutex>& lock, std::chrono::nanoseconds spin) {
   RankBlock& mine = segment_.rank(rank_);
   const uint32_t heard = mine.doorbell.load();
-  if (move_all()) return complete_outcomes(lock);
+  if (move_all()) return;
   drop_hopeless();
-  if (!outcomes_.empty()) return complete_outcomes(lock);
+  if (!outcomes_.empty()) return;
   ++sleepers_;
   lock.unlock();
   const auto rung = [&] { return mine.doorbell.load() != heard; };
@@ -119,16 +131,31 @@ void ShmMailbox::drive(std::unique_lock<std::mutex>& lock, std::chrono::nanoseco
   }
   lock.lock();
   --sleepers_;
-  changed_.notify_all();
+  if (closed_) changed_.notify_all();
+}
+
+/// A round of a thread that waits. Callbacks may wait themselves, and while one runs its thread drives
+/// nothing.
+void ShmMailbox::drive_waiting(std::unique_lock<std::mutex>& lock) {
+  {
+    const CountedIn counted(waiters_);
+    drive(lock, steps_->spin());
+  }
+  if (outcomes_.empty()) return;
+  hand_over();
+  complete_outcomes(lock);
+}
+
+/// What nobody drives is the mailbox's own thread's.
+void ShmMailbox::hand_over() {
+  if (waiters_ == 0 && !closed_ && pending()) start_thread();
 }
 
 void ShmMailbox::help(PendingWork& work, std::optional<Clock::time_point> deadline) {
   std::unique_lock lock(mutex_);
-  ++waiters_;
   while (!work.isCompleted() && !closed_ && (!deadline || Clock::now() < *deadline))
-    drive(lock, steps_->spin());
-  --waiters_;
-  if (waiters_ == 0 && !closed_ && pending()) start_thread();
+    drive_waiting(lock);
+  hand_over();
 }
 
 void ShmMailbox::start_thread() {
@@ -141,6 +168,7 @@ void ShmMailbox::serve() {
   while (!closed_) {
     if (pending() && waiters_ == 0) {
       drive(lock, std::chrono::nanoseconds(0));
+      complete_outcomes(lock);
     } else {
       changed_.wait(lock);
     }
@@ -155,9 +183,8 @@ void ShmMailbox::end_in_order() {
   lock.unlock();
   steps_->end();
   lock.lock();
-  ++waiters_;
-  while (!closed_ && gives()) drive(lock, steps_->spin());
-  --waiters_;
+  while (!closed_ && gives()) drive_waiting(lock);
+  hand_over();
   told.store(0, std::memory_order_release);
   for (int other = 0; other < steps_->world_size(); ++other) ring(other);
 }

@@ -27,7 +27,7 @@ namespace muster::distributed {
 //
 // Layout: head; a RankBlock per rank; a table of sizes per rank and parity; two slots of slot_bytes
 // per rank; a ring of channel_bytes per ordered pair of ranks. Pages are taken when they are first
-// touched: a group that only sums small tensors costs some pages.
+// touched, and kept: a group that only sums small tensors costs some pages.
 // For n ranks a slot has 512 KiB up to 16 ranks and 16 MiB / 2n beyond (64 KiB at least), a channel
 // 4 MiB for 2 ranks and 16 MiB / n² beyond (4 KiB at least), powers of two: together 18 MiB for 2
 // ranks, 20 MiB for 4, 24 MiB for 8, 32 to 33 MiB for 16 to 64, which is the limit. A file of /dev/shm

@@ -121,13 +121,14 @@ bool raise_peak(int64_t now) {
 // stands in functions of its own, so that no register is saved for it.
 
 /// Whether LibTorch's profilers of memory ask.
-inline bool is_profiled() { return FLAGS_caffe2_report_cpu_memory_usage || c10::memoryProfilingEnabled(); }
+inline bool is_profiled() {
+  return FLAGS_caffe2_report_cpu_memory_usage || c10::memoryProfilingEnabled();
+}
 
 /// For a block of so many bytes. In a handler.
 [[noreturn]] __attribute__((noinline)) void refuse_as_inner(size_t bytes) {
   CpuMemory& memory = cpu_memory();
-  if (memory.inner_is_default)
-    c10::profiledCPUMemoryReporter().OutOfMemory(bytes + sizeof(Block));
+  if (memory.inner_is_default) c10::profiledCPUMemoryReporter().OutOfMemory(bytes + sizeof(Block));
   try {
     throw;
   } catch (const c10::OutOfMemoryError&) {

@@ -2,6 +2,7 @@
 #include "muster/distributed/shm/shm_mailbox.h"
 
 #include <filesystem>
+#include <future>
 #include <iterator>
 #include <thread>
 
@@ -174,6 +175,48 @@ TEST(ShmMailbox, ManyThreadsMayWaitAtOnce) {
       sender.mailbox->send(0, tag, torch::full({100}, float(1000 * tag + i)), kTimeout);
   }
   for (std::thread& thread : receiving) thread.join();
+  for (Side* side : {&receiver, &sender}) side->mailbox->close("the test is over");
+}
+
+/// Runs `then` when the work is over.
+template <class Then>
+void when_over(const PendingWorkPtr& work, Then then) {
+  work->getFuture()->addCallback([then](c10::ivalue::Future&) { then(); });
+}
+
+// The only thread that waits runs callbacks, too, and one of them may wait for what nobody else waits
+// for: a message that is to come, or the rest of one that is to go.
+TEST(ShmMailbox, GoesOnWhileTheOnlyWaiterRunsACallback) {
+  const auto segment = ShmSegment::local(2);
+  Side receiver(segment, 0), sender(segment, 1);
+  const at::Tensor one = torch::ones({1}), much = torch::ones({3'000'000});
+  std::vector<at::Tensor> into(4);
+  for (at::Tensor& tensor : into) tensor = torch::zeros({1});
+  const at::Tensor much_into = torch::zeros_like(much);
+  std::promise<void> first_is_there, second_is_there, much_is_there;
+  const auto sent = receiver.mailbox->send(1, 9, much, kTimeout);
+  const auto first = receiver.mailbox->receive(1, 1, into[1], kTimeout);
+  const auto second = receiver.mailbox->receive(1, 2, into[2], kTimeout);
+  std::atomic<int> in_time{0};
+  when_over(second, [&] { second_is_there.set_value(); });
+  when_over(first, [&] {
+    first_is_there.set_value();
+    for (std::promise<void>* other : {&second_is_there, &much_is_there})
+      in_time += other->get_future().wait_for(kTimeout) == std::future_status::ready;
+  });
+  std::thread waiting([&] { receiver.mailbox->receive(1, 3, into[3], kTimeout, true)->wait(); });
+  std::this_thread::sleep_for(
+      std::chrono::milliseconds(50));  // so that mostly it runs the callback
+  sender.mailbox->send(0, 1, one, kTimeout);
+  first_is_there.get_future().wait();
+  sender.mailbox->send(0, 2, one, kTimeout);
+  sender.mailbox->receive(0, 9, much_into, kTimeout, true)->wait();
+  much_is_there.set_value();
+  sender.mailbox->send(0, 3, one, kTimeout);
+  waiting.join();
+  first->wait();
+  EXPECT_EQ(in_time, 2);
+  EXPECT_TRUE(torch::equal(much_into, much));
   for (Side* side : {&receiver, &sender}) side->mailbox->close("the test is over");
 }
 

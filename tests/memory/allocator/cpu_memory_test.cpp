@@ -2,9 +2,12 @@
 #include "muster/memory/allocator/cpu_memory.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <vector>
+
+#include <c10/util/ThreadLocalDebugInfo.h>
 
 #include "muster/memory/allocator/scope.h"
 
@@ -39,6 +42,47 @@ TEST(CpuMemory, CountsBytesBlocksAndPeak) {
   EXPECT_EQ(cpu_counters().allocations - start.allocations, 3);
   reset_cpu_peak();
   EXPECT_EQ(cpu_counters().peak, cpu_counters().current);
+}
+
+/// What LibTorch's profilers of memory hear on this thread while it lives.
+class HeardMemory final : public c10::MemoryReportingInfoBase {
+ public:
+  void reportMemoryUsage(
+      void*, int64_t bytes, size_t allocated, size_t, c10::Device device) override {
+    if (device.is_cpu()) heard.push_back(bytes);
+    total = static_cast<int64_t>(allocated);
+  }
+  void reportOutOfMemory(int64_t bytes, size_t, size_t, c10::Device) override {
+    refused.push_back(bytes);
+  }
+  bool memoryProfilingEnabled() const override { return true; }
+
+  std::vector<int64_t> heard, refused;
+  int64_t total = 0;
+};
+
+TEST(CpuMemory, ProfilersHearOfRecordedBlocksAsOfOthers) {
+  const Recording recording(Level::kCounters);
+  const at::Tensor before = bytes_of(1000);
+  const auto heard = std::make_shared<HeardMemory>();
+  std::vector<int64_t> at_end;
+  {
+    const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, heard);
+    at::Tensor inside = bytes_of(2000);
+    ASSERT_EQ(heard->heard.size(), 1U);
+    EXPECT_GE(heard->heard[0], 2000);
+    EXPECT_EQ(heard->total, heard->heard[0]);
+    inside = at::Tensor();
+    ASSERT_EQ(heard->heard.size(), 2U);
+    EXPECT_EQ(heard->heard[1], -heard->heard[0]);
+    EXPECT_EQ(heard->total, 0);
+    EXPECT_THROW(bytes_of(int64_t{1} << 60), c10::OutOfMemoryError);
+    ASSERT_EQ(heard->refused.size(), 1U);
+    EXPECT_GE(heard->refused[0], int64_t{1} << 60);
+    at_end = heard->heard;
+  }
+  bytes_of(3000);
+  EXPECT_EQ(heard->heard, at_end);
 }
 
 TEST(CpuMemory, AnEmptyTensorIsNoBlock) {
