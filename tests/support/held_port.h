@@ -22,10 +22,12 @@ struct HeldPort {
  private:
   bool bind(int family) {
     fd_.reset(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    const int on = 1;
+    const int on = 1, off = 0;
     sockaddr_storage address{};
     address.ss_family = static_cast<sa_family_t>(family);
     socklen_t size = family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+    if (family == AF_INET6)  // of IPv4, too
+      ::setsockopt(fd_.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     if (!fd_ || ::setsockopt(fd_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
         ::bind(fd_.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
         ::getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0)

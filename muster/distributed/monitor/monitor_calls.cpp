@@ -1,4 +1,7 @@
 // What the monitor does about a call before the backend sees it.
+#include <algorithm>
+#include <optional>
+
 #include "muster/distributed/monitor/monitor_core.h"
 
 namespace muster::distributed {
@@ -7,8 +10,8 @@ namespace {
 /// So many different calls are compared before they are made, those after them only behind.
 constexpr size_t kCheckedCalls = 512;
 /// The store answers at once, whoever else has come, unless it hangs or a thread gets no core. A call
-/// that is made without its answer may end the process.
-constexpr int kHeartbeatsForAnswer = 4;
+/// that is made without its answer may end the process. For half of the group's timeout at most.
+constexpr int64_t kHeartbeatsForAnswer = 4;
 
 }  // namespace
 
@@ -22,8 +25,12 @@ void Monitor::check_first_call(const diagnose::OpRecord& op) {
       return;
     if (refused_.sequence == op.sequence) call.attempt = refused_.attempt;
   }
-  if (heartbeats_.agrees(call, kHeartbeatsForAnswer * heartbeats_.heartbeat()).value_or(true))
-    return;
+  const auto beats =
+      std::clamp<int64_t>(timeout() / (2 * heartbeats_.heartbeat()), 1, kHeartbeatsForAnswer);
+  std::optional<bool> answer;
+  for (int64_t beat = 0; beat < beats && !answer && !has_failed() && !stopping(); ++beat)
+    answer = heartbeats_.agrees(call, heartbeats_.heartbeat());
+  if (answer.value_or(true) && !has_failed()) return;
   ++suspects_;
   recorder_->let_stand(op.id);  // whatever its backend would say: it waits for the others here
   heartbeats_.wake();

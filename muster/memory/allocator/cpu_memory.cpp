@@ -65,6 +65,8 @@ void update_level(CpuMemory& memory) {
   for (size_t i = 0; i < memory.recordings.size(); ++i) {
     if (memory.recordings[i] > 0) level = static_cast<Level>(i);
   }
+  // From here on shares of a peak are kept; those of an older recording are over.
+  if (memory.level.load() < Level::kTags && level >= Level::kTags) memory.shares.peak_rose();
   memory.level.store(level);
   const bool names = memory.names_are_missing.load() ||
                      memory.recordings[static_cast<size_t>(Level::kTags)] > memory.nameless;

@@ -14,8 +14,9 @@
 namespace muster::memory {
 
 // Note [CPU memory]
-// The first Recording puts an allocator in front of LibTorch's CPU allocator. It asks the one
-// behind for 64 bytes more and keeps there whose the block is (block.h). It is never taken away:
+// The first Recording puts an allocator in front of LibTorch's CPU allocator. It takes a block as the
+// one behind does (Note [What counting costs]), or asks it where that is somebody else's, for 64 bytes
+// more, and keeps there whose the block is (block.h). It is never taken away:
 // blocks live longer than any recording, and each of them is freed by whoever made it. What was
 // allocated before, or by others, is neither counted nor listed. Without a Recording an allocation
 // costs the 64 bytes and a few instructions.

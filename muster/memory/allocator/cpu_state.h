@@ -140,7 +140,7 @@ inline CpuMemory& cpu_memory() { return cpu_memory_for_ever.memory; }
 /// LibTorch tells names of operators until the next name_operators(). From any allocation.
 void miss_names();
 
-/// Asks `cpu_memory().inner`. Lives as long as the process.
+/// Does what `cpu_memory().inner` does, or asks it. Lives as long as the process.
 c10::Allocator* make_tagged_allocator();
 
 }  // namespace muster::memory

@@ -125,9 +125,13 @@ inline bool is_profiled() {
   return FLAGS_caffe2_report_cpu_memory_usage || c10::memoryProfilingEnabled();
 }
 
-/// For a block of so many bytes. In a handler.
-[[noreturn]] __attribute__((noinline)) void refuse_as_inner(size_t bytes) {
+/// For a block of so many bytes, which are counted already or not. In a handler.
+[[noreturn]] __attribute__((noinline)) void refuse_as_inner(size_t bytes, bool is_counted) {
   CpuMemory& memory = cpu_memory();
+  if (is_counted) {
+    memory.current.fetch_sub(static_cast<int64_t>(bytes), kRelaxed);
+    memory.allocations.fetch_sub(1, kRelaxed);
+  }
   if (memory.inner_is_default) c10::profiledCPUMemoryReporter().OutOfMemory(bytes + sizeof(Block));
   try {
     throw;
@@ -147,14 +151,14 @@ __attribute__((noinline)) void tell_profilers_of_new(void* base, size_t bytes) {
 }
 
 /// Without tags.
-__attribute__((always_inline)) inline Block* new_block(size_t bytes) {
+__attribute__((always_inline)) inline Block* new_block(size_t bytes, bool is_counted) {
   const bool is_default = cpu_memory().inner_is_default;
   const size_t all = bytes + sizeof(Block);
   void* base = nullptr;
   try {
     base = is_default ? c10::alloc_cpu(all) : from_other(all);
   } catch (...) {
-    refuse_as_inner(bytes);
+    refuse_as_inner(bytes, is_counted);
   }
   if (is_default && is_profiled()) tell_profilers_of_new(base, all);
   auto* const block = new (base) Block;
@@ -241,16 +245,9 @@ __attribute__((noinline)) Block* other_block(size_t bytes) {
   if (bytes > kMostBytes)
     throw_out_of_memory(bytes, memory.current.load(kRelaxed), "No machine has that.");
   const Level level = memory.level.load(kRelaxed);
-  if (level == Level::kOff) return new_block(bytes);
+  if (level == Level::kOff) return new_block(bytes, /*is_counted=*/false);
   const int64_t live = admit(bytes);
-  Block* block = nullptr;
-  try {
-    block = new_block(bytes);
-  } catch (...) {
-    memory.current.fetch_sub(static_cast<int64_t>(bytes), kRelaxed);
-    memory.freed.fetch_add(1, kRelaxed);  // admit() has counted it
-    throw;
-  }
+  Block* const block = new_block(bytes, /*is_counted=*/true);
   block->flags = Block::kCounted;
   if (level >= Level::kTags) tag(*block, level);
   // Whose the bytes of a peak are is asked of tagged blocks alone: else no copy is made.
@@ -261,7 +258,7 @@ __attribute__((noinline)) Block* other_block(size_t bytes) {
 /// Of memory that is not limited.
 __attribute__((always_inline)) inline Block* counted_block(size_t bytes) {
   CpuMemory& memory = cpu_memory();
-  Block* const block = new_block(bytes);
+  Block* const block = new_block(bytes, /*is_counted=*/false);
   if (memory.level.load(kRelaxed) == Level::kOff) return block;
   block->flags = Block::kCounted;
   raise_peak(memory.current.fetch_add(block->bytes, kRelaxed) + block->bytes);

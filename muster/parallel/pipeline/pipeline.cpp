@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -14,6 +15,7 @@
 #include "muster/parallel/pipeline/pipeline_checks.h"
 #include "muster/parallel/pipeline/rank_step.h"
 #include "muster/parallel/pipeline/stage.h"
+#include "muster/parallel/pipeline/stall_watch.h"
 #include "muster/parallel/threads/device_threads.h"
 #include "muster/tensor/device/streams.h"
 
@@ -47,72 +49,17 @@ struct PipelineRun {
 
 namespace {
 
-/// Looks for stalls of a step, again and again. Time counts as it was seen to pass: of a longer pause
-/// between two looks, in which this process may have been stopped, `most` counts and no more.
-class StallWatch {
- public:
-  using Clock = RankStep::Clock;
-
-  StallWatch(const PipelineRun& step, milliseconds timeout, Clock::duration most)
-      : step_(step), timeout_(timeout), most_(most), seen_(step.ranks.size()) {}
-
-  /// The action that lasts longest of those that last too long, or a rank that has not come to its
-  /// first. One that waits for another's message is no cause, unless all wait: then a message does
-  /// not get through.
-  std::exception_ptr look(const std::vector<c10::Device>& devices) {
-    count_time();
-    const auto waits = [](const Seen& rank) {
-      return rank.action != nullptr && is_receive(rank.action->kind);
-    };
-    const auto is_at_work = [&](const Seen& rank) { return !rank.ended && !waits(rank); };
-    const bool all_wait = std::ranges::none_of(seen_, is_at_work);
-    std::optional<size_t> worst;
-    for (size_t i = 0; i < seen_.size(); ++i) {
-      const Seen& rank = seen_[i];
-      if (rank.ended || (waits(rank) && !all_wait) || rank.lasts <= timeout_) continue;
-      if (!worst || rank.since < seen_[*worst].since) worst = i;
-    }
-    if (!worst) return nullptr;
-    const pipeline::Action* action = seen_[*worst].action;
-    const std::string what = action == nullptr ? "its first action" : describe(*action);
-    return std::make_exception_ptr(environment_error(
-        {.refused = concat("rank ", *worst, " (", devices[*worst], "): ", what),
-         .rule = concat("a stall: it has not ",
-                        action == nullptr ? "begun" : "ended",
-                        " within ",
-                        timeout_.count(),
-                        " ms"),
-         .hint = "the step was given up; until this action is over the next one is refused"}));
+/// Where the step's ranks are.
+std::vector<StallWatch::Spot> spots_of(const PipelineRun& step) {
+  std::vector<StallWatch::Spot> spots;
+  spots.reserve(step.ranks.size());
+  for (const auto& rank : step.ranks) {
+    const bool has_begun = rank->position() >= 0;  // before it is asked where it is
+    const RankStep::Place place = rank->place();
+    spots.push_back({has_begun, place.action, place.since});
   }
-
- private:
-  struct Seen {
-    const pipeline::Action* action = nullptr;  // none: it has not begun
-    Clock::time_point since = Clock::now();
-    Clock::duration lasts{};
-    bool ended = false;
-  };
-
-  void count_time() {
-    const auto now = Clock::now();
-    const auto passed = std::min(now - std::exchange(looked_, now), most_);
-    for (size_t i = 0; i < seen_.size(); ++i) {
-      Seen& rank = seen_[i];
-      const bool has_begun = step_.ranks[i]->position() >= 0;  // before it is asked where it is
-      const RankStep::Place place = step_.ranks[i]->place();
-      rank.ended = has_begun && place.action == nullptr;
-      rank.lasts += passed;
-      if (place.action == nullptr || place.action == rank.action) continue;
-      rank = {place.action, place.since, std::min(now - place.since, passed)};
-    }
-  }
-
-  const PipelineRun& step_;
-  const milliseconds timeout_;
-  const Clock::duration most_;
-  Clock::time_point looked_ = Clock::now();
-  std::vector<Seen> seen_;  // by rank
-};
+  return spots;
+}
 
 }  // namespace
 
@@ -213,9 +160,10 @@ void Pipeline::State::run(const std::shared_ptr<PipelineRun>& step) {
   const auto release = [step](int, const std::string& why) { step->carrier.close(why); };
   const milliseconds timeout = options.stall_timeout;
   const auto every = std::clamp(timeout / 4, milliseconds(1), milliseconds(5000));
-  StallWatch watch(*step, timeout, 2 * every);
-  const DeviceThreads::Overseer overseer{.every = every,
-                                         .look = [&] { return watch.look(devices); }};
+  StallWatch watch(devices, timeout, 2 * every);
+  const DeviceThreads::Overseer overseer{
+      .every = every,
+      .look = [&] { return watch.look(spots_of(*step), StallWatch::Clock::now()); }};
   failed = true;
   try {
     threads->run(task, release, overseer);

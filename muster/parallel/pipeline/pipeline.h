@@ -36,7 +36,8 @@ struct PipelineOptions {
   int threads_per_rank = 0;    ///< inside operations; 0: the caller's number, divided by ranks
   bool keeps_outputs = false;  ///< PipelineStep::outputs, which cost their memory
   bool synchronizes = false;   ///< devices behind each action: times are true, steps slower
-  /// A single action that takes longer is a stall, and ends the step.
+  /// A single action that takes longer, or a rank that has not begun by then, is a stall, and ends the
+  /// step.
   std::chrono::milliseconds stall_timeout = std::chrono::minutes(30);
 };
 

@@ -166,10 +166,14 @@ void DeviceThreads::run(const Task& task, const Failed& failed, const Overseer& 
     if (given_up) break;
     lock.unlock();
     const std::exception_ptr error = overseer.look();
-    if (error) failed(-1, tensor::what_of(error));
     lock.lock();
-    given_up = error != nullptr;
-    if (error && !shared.first_error) shared.first_error = error;
+    if (error == nullptr) continue;
+    given_up = true;
+    // Recorded before the others are released, whose errors are because of it.
+    if (!shared.first_error) shared.first_error = error;
+    lock.unlock();
+    failed(-1, tensor::what_of(error));
+    lock.lock();
   }
   if (!given_up) shared.ended.wait(lock, all_ended);
   if (!given_up) shared.turn = nullptr;  // who was left behind may not have taken it yet

@@ -145,7 +145,8 @@ struct RunConfig {
   std::string scope = "last";      ///< or "best": which report counts as a trial's result
   EventObserver on_events;         ///< see status_view.h for what to print
   std::stop_token stop_token;      ///< ends the run early; what is stored can be resumed
-  bool stop_on_signals = false;    ///< so do Ctrl-C and SIGTERM; a second one kills
+  bool stop_on_signals =
+      false;  ///< so do Ctrl-C and SIGTERM; a second one kills. Of one run at a time
   RunCallbacks callbacks;
   /// Over max_failures for a class of failures: {Failure::kOutOfMemory, {.retries = 0}}.
   std::map<Failure, FailurePolicy> failures;

@@ -32,6 +32,9 @@ void on_stop_signal(int signal) {
     [[maybe_unused]] const auto written = ::write(pipe, &byte, 1);
     for (const int other : kStopSignals) ::signal(other, SIG_DFL);
   } else {
+    struct sigaction now {};
+    ::sigaction(signal, nullptr, &now);
+    if (now.sa_handler == &on_stop_signal) ::signal(signal, SIG_DFL);  // of one that was not alone
     ::raise(signal);
   }
   --handlers_running;

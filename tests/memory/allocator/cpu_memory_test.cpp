@@ -9,6 +9,7 @@
 
 #include <c10/util/ThreadLocalDebugInfo.h>
 
+#include "muster/base/text.h"
 #include "muster/memory/allocator/scope.h"
 
 #include "tests/support/error_of.h"
@@ -71,11 +72,11 @@ TEST(CpuMemory, ProfilersHearOfRecordedBlocksAsOfOthers) {
     at::Tensor inside = bytes_of(2000);
     ASSERT_EQ(heard->heard.size(), 1U);
     EXPECT_GE(heard->heard[0], 2000);
-    EXPECT_EQ(heard->total, heard->heard[0]);
+    const int64_t others = heard->total - heard->heard[0];
     inside = at::Tensor();
     ASSERT_EQ(heard->heard.size(), 2U);
     EXPECT_EQ(heard->heard[1], -heard->heard[0]);
-    EXPECT_EQ(heard->total, 0);
+    EXPECT_EQ(heard->total, others);
     EXPECT_THROW(bytes_of(int64_t{1} << 60), c10::OutOfMemoryError);
     ASSERT_EQ(heard->refused.size(), 1U);
     EXPECT_GE(heard->refused[0], int64_t{1} << 60);
@@ -193,10 +194,34 @@ TEST(CpuMemory, AnAllocationBeyondTheCapacityThrowsAndChargesNothing) {
 }
 
 TEST(CpuMemory, AnAbsurdSizeThrowsTheTypedErrorAndChargesNothing) {
+  for (const Level level : {Level::kCounters, Level::kTags}) {
+    const Recording recording(level);
+    const at::Tensor held = bytes_of(70 * kKib);
+    const Counters start = cpu_counters();
+    try {
+      bytes_of(int64_t{1} << 60);
+      ADD_FAILURE() << "no error";
+    } catch (const c10::OutOfMemoryError& error) {
+      const std::string text = error.what_without_backtrace();
+      EXPECT_NE(text.find(concat("(", start.current, " bytes) is allocated by tensors")), text.npos)
+          << text;
+    }
+    EXPECT_EQ(cpu_counters().current, start.current);
+    EXPECT_EQ(cpu_counters().allocations, start.allocations);
+  }
+}
+
+TEST(CpuMemory, SharesOfAPeakEndWithTheRecordingThatSawThem) {
+  {
+    const Recording recording(Level::kTags);
+    const at::Tensor large = bytes_of(900 * kKib);
+    EXPECT_GE(cpu_owner_bytes_at_peak()[static_cast<size_t>(Owner::kOther)], 900 * kKib);
+  }
+  const Recording counting(Level::kCounters);
+  reset_cpu_peak();
   const Recording recording(Level::kTags);
-  const int64_t start = cpu_counters().current;
-  EXPECT_THROW(bytes_of(int64_t{1} << 60), c10::OutOfMemoryError);
-  EXPECT_EQ(cpu_counters().current, start);
+  const OwnerBytes now = cpu_owner_bytes();
+  EXPECT_EQ(cpu_owner_bytes_at_peak(), now);
 }
 
 TEST(CpuMemory, TheNthAllocationFailsAloneOrWithAllBehindIt) {

@@ -114,6 +114,29 @@ LeakStep device_cache_that_is_reused(LeakWorld& world) {
   };
 }
 
+/// What a captured graph has: memory that stays its own from then on, into which each replay writes.
+struct CapturedGraph {
+  at::Tensor input;
+  std::deque<at::Tensor> pool;
+};
+
+/// A graph for each of four lengths, captured when it first comes: in iterations 1, 4, 8 and 12.
+LeakStep device_pools_of_graphs(LeakWorld& world) {
+  return [&world, run = move_to_fake(world), graphs = std::map<int64_t, CapturedGraph>()](
+             int iteration) mutable {
+    world.train();
+    const int64_t rows = 64 * (1 + (iteration < 16 ? iteration / 4 : iteration % 4));
+    CapturedGraph& graph = graphs[rows];
+    if (graph.pool.empty()) {
+      const Scope scope("capture");
+      graph.input = on_fake({rows, 64});
+      for (int i = 0; i < 8; ++i) graph.pool.push_back(on_fake({rows, 128}));
+    }
+    graph.input.copy_(world.batch.narrow(0, 0, rows));
+    for (at::Tensor& one : graph.pool) one.fill_(iteration);
+  };
+}
+
 }  // namespace
 
 std::vector<LeakProgram> device_leak_programs() {
@@ -140,6 +163,7 @@ std::vector<ControlProgram> device_control_programs() {
       {"device: replay buffer that fills in 12", &device_buffer_that_fills},
       {"device: replay buffer that says its end", &device_buffer_that_says_its_end},
       {"device: cache that is reused (#17433)", &device_cache_that_is_reused},
+      {"device: pools of captured graphs", &device_pools_of_graphs},
   };
 }
 
