@@ -33,8 +33,8 @@ std::exception_ptr StallWatch::look(const std::vector<Spot>& ranks, Clock::time_
   const auto waits = [](const Seen& rank) {
     return rank.spot.action != nullptr && is_receive(rank.spot.action->kind);
   };
-  const bool all_wait = std::ranges::all_of(
-      seen_, [&](const Seen& rank) { return rank.ended || waits(rank); });
+  const bool all_wait =
+      std::ranges::all_of(seen_, [&](const Seen& rank) { return rank.ended || waits(rank); });
   const Seen* worst = nullptr;
   for (const Seen& rank : seen_) {
     if (rank.ended || (waits(rank) && !all_wait) || rank.lasts <= timeout_) continue;

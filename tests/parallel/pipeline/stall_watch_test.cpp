@@ -53,7 +53,8 @@ TEST(StallWatch, NamesAReceiveWhereAllWait) {
   step.set(0, &kOther);
   EXPECT_EQ(step.after(60ms), "");
   step.set(1, &kReceive);
-  EXPECT_THAT(step.after(200ms), AllOf(HasSubstr("rank 0 (cpu): "), HasSubstr("(0RECV_B0): a stall")));
+  EXPECT_THAT(step.after(200ms),
+              AllOf(HasSubstr("rank 0 (cpu): "), HasSubstr("(0RECV_B0): a stall")));
 }
 
 TEST(StallWatch, NamesARankThatDoesNotBeginAndNotWhoWaitsForIt) {
