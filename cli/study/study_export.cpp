@@ -34,6 +34,16 @@ const Format& format_named(const std::string& name) {
       {.refused = concat("unknown format \"", name, "\""), .hint = suggestion(name, names)});
 }
 
+/// The study itself, or the file that tells of it, is not written over.
+void check_output(const std::filesystem::path& output, const StudyFlags& flags) {
+  std::error_code none;
+  if (output.empty() || !std::filesystem::equivalent(output, flags.storage, none)) return;
+  throw usage_error({.refused = concat("--output ", output.string()),
+                     .rule = "it is not what is exported",
+                     .value = concat("the study in ", flags.storage.string()),
+                     .hint = "another name, as trials.csv"});
+}
+
 void write_folder(const Format& format,
                   const StoredStudy& study,
                   const std::filesystem::path& output) {
@@ -84,6 +94,7 @@ int study_export(std::span<const std::string> args, program::Console& console) {
   if (const auto done = program::parse(*app, args, console)) return *done;
   const Format& format = format_named(flags.json ? "json" : format_name);
   const StoredStudy study = read_study(flags);
+  check_output(output, flags);
   if (format.is_folder) {
     write_folder(format, study, output);
   } else if (format.name == "csv") {

@@ -110,6 +110,11 @@ void check_paths(const StudySpec& spec) {
 void check_study(const StudySpec& spec) {
   const Requirement require{spec};
   require(!spec.name.empty(), "study without a name", "name = \"…\" names it", "", kWholeFile);
+  require(spec.name.find_first_of("/\n\r\t") == std::string::npos && spec.name != "." &&
+              spec.name != "..",
+          "name",
+          "it names a file, so it has no slash and is one line",
+          spec.name);
   require(!spec.metric.empty(),
           "study without a metric",
           "metric = \"…\" is what trials report",

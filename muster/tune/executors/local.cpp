@@ -51,6 +51,8 @@ class LocalExecutor : public Executor, public ReportServer::Handler, public Loca
     int64_t reports = 0;
     int64_t oom_kills = 0;  // when it started
     Decision told;          // once it was told to end
+    // By somebody's wish, and it has not heard so: its next report counts, with that as the answer.
+    bool has_to_hear = false;
     std::vector<std::string> notes;
     bool said_missing = false;  // that a checkpoint is not there
   };
@@ -203,7 +205,7 @@ ReportServer::Handler::Taken LocalExecutor::on_report(int64_t trial, Report repo
   const auto found = running_.find(trial);
   if (found == running_.end()) return {.now = Answer{.error = "this trial is over"}};
   Running& running = found->second;
-  if (running.told.action != Action::kContinue) {
+  if (running.told.action != Action::kContinue && !running.has_to_hear) {
     on_note(trial, "goes on reporting after it was told to end: not counted");
   } else {
     running.process->reported();
@@ -214,7 +216,7 @@ ReportServer::Handler::Taken LocalExecutor::on_report(int64_t trial, Report repo
 
 void LocalExecutor::on_one_way_report(LocalTrial& trial, Report report) {
   Running& running = running_.at(trial.trial());
-  if (running.told.action == Action::kContinue) {
+  if (running.told.action == Action::kContinue || running.has_to_hear) {
     hand_up(running, std::move(report), true);
     return;
   }
@@ -244,9 +246,15 @@ LocalExecutor::Running* LocalExecutor::answer_ticket(uint64_t token, const Answe
 void LocalExecutor::answer(uint64_t token, const Decision& decision) {
   const auto found = tickets_.find(token);
   const bool two_way = found != tickets_.end() && !found->second.one_way;
-  Running* running = answer_ticket(token, {.action = decision.action, .reason = decision.reason});
-  if (running != nullptr && decision.action != Action::kContinue)
-    tell_to_end(*running, decision, two_way || server_.hears(running->process->trial()));
+  Decision said = decision;
+  if (found != tickets_.end() && decision.action == Action::kContinue) {
+    const auto running = running_.find(found->second.trial);
+    if (running != running_.end() && running->second.has_to_hear) said = running->second.told;
+  }
+  Running* running = answer_ticket(token, {.action = said.action, .reason = said.reason});
+  if (running == nullptr || said.action == Action::kContinue) return;
+  if (two_way || decision.action != Action::kContinue) running->has_to_hear = false;
+  tell_to_end(*running, said, two_way || server_.hears(running->process->trial()));
 }
 
 void LocalExecutor::reject(uint64_t token, const std::string& why) {
@@ -256,6 +264,7 @@ void LocalExecutor::reject(uint64_t token, const std::string& why) {
 void LocalExecutor::stop(int64_t trial, std::string_view reason, bool kill) {
   const auto found = running_.find(trial);
   if (found == running_.end()) return;
+  if (found->second.told.action == Action::kContinue) found->second.has_to_hear = true;
   tell_to_end(found->second,
               {.action = Action::kStop, .reason = std::string(reason)},
               server_.hears(trial));

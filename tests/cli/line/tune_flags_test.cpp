@@ -70,6 +70,12 @@ TEST(TuneFlags, RefuseASpanOfTimeInTheirOwnWords) {
               HasSubstr("time_budget_s: seconds, at least 0 (got -5)"));
 }
 
+TEST(TuneFlags, AStudysNameIsThatOfAFile) {
+  for (const char* name : {"a/b", "../zz", ".."})
+    EXPECT_THAT(refused_flags({"--name", name}),
+                HasSubstr("name: it names a file, so it has no slash"));
+}
+
 TEST(TuneFlags, AMetricHasAModeAndAParameterIsGivenOnce) {
   std::ostringstream out, err;
   program::Console console(out, err, false, false);

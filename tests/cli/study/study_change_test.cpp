@@ -77,6 +77,12 @@ TEST_F(StudyCommands, ExportWritesTextsToStdoutOrAFileAndFoldersToAFolder) {
   EXPECT_THAT(said.out, IsEmpty());
   EXPECT_THAT(said.err, HasSubstr("3 trials in "));
   EXPECT_EQ(read_file(csv), say(study_export).out);
+  for (const char* format : {"csv", "json", "ray"}) {
+    EXPECT_THAT(test::refusal_of([&] {
+                  say(study_export, {"--format", format, "--output", file().string()});
+                }),
+                HasSubstr("it is not what is exported"));
+  }
   const Json json = parse_json(say(study_export, {"--format", "json"}).out, "out");
   EXPECT_EQ(json["trials"].size(), 3U);
   for (const char* format : {"ray", "tensorboard"}) {

@@ -166,6 +166,24 @@ TEST_F(LocalTrials, WhoIgnoresStopGetsSigtermAfterItsGrace) {
   EXPECT_EQ(slurp(folder_of(0) / "stdout.log"), "stop\nstop\ngot it\n");
 }
 
+// Who saves with each report has not saved in vain: it cannot know that the study ends before it hears so.
+TEST_F(LocalTrials, TheReportThatHearsOfAWishToEndCountsWithItsCheckpoint) {
+  script(
+      "muster report loss=1; while ! [ -e go ]; do sleep 0.01; done; echo > saved; muster report "
+      "loss=2 --checkpoint $PWD/saved && exit 9; muster report loss=3");
+  start(0);
+  while (reports().empty()) on_events(executor().wait(20), go_on);
+  executor().stop(0, "SIGINT", false);
+  std::ofstream(folder_.path() / "go") << '\n';
+  drive();
+  EXPECT_EQ(end().failure, Failure::kNone) << end().message;
+  ASSERT_THAT(reports(), SizeIs(2));
+  EXPECT_EQ(all(ExecutorEvent::kReport)[1].report.checkpoint, folder_.path() / "saved");
+  EXPECT_THAT(slurp(folder_of(0) / "stderr.log"), HasSubstr("SIGINT"));
+  EXPECT_THAT(notes(),
+              ElementsAre("trial 0: goes on reporting after it was told to end: not counted"));
+}
+
 TEST_F(LocalTrials, WhoIgnoresSigtermIsKilledWithAllItsDescendants) {
   spec_.stop_grace_s = spec_.kill_grace_s = 0.05;
   script(
