@@ -49,10 +49,10 @@ class LocalExecutor : public Executor, public ReportServer::Handler, public Loca
   struct Running {
     std::unique_ptr<LocalTrial> process;
     int64_t reports = 0;
-    int64_t oom_kills = 0;  // when it started
-    Decision told;          // once it was told to end
-    // By somebody's wish, and it has not heard so: its next report counts, with that as the answer.
-    bool has_to_hear = false;
+    int64_t oom_kills = 0;     // when it started
+    Decision told;             // once it was told to end
+    bool has_to_hear = false;  // of a wish: as the answer to its next report, which counts
+    bool counts() const { return told.action == Action::kContinue || has_to_hear; }
     std::vector<std::string> notes;
     bool said_missing = false;  // that a checkpoint is not there
   };
@@ -205,22 +205,18 @@ ReportServer::Handler::Taken LocalExecutor::on_report(int64_t trial, Report repo
   const auto found = running_.find(trial);
   if (found == running_.end()) return {.now = Answer{.error = "this trial is over"}};
   Running& running = found->second;
-  if (running.told.action != Action::kContinue && !running.has_to_hear) {
-    on_note(trial, "goes on reporting after it was told to end: not counted");
-  } else {
+  if (running.counts()) {
     running.process->reported();
     return {.ticket = hand_up(running, std::move(report), false)};
   }
+  on_note(trial, "goes on reporting after it was told to end: not counted");
   return {.now = Answer{.action = running.told.action, .reason = running.told.reason}};
 }
 
 void LocalExecutor::on_one_way_report(LocalTrial& trial, Report report) {
   Running& running = running_.at(trial.trial());
-  if (running.told.action == Action::kContinue || running.has_to_hear) {
-    hand_up(running, std::move(report), true);
-    return;
-  }
-  trial.answered(/*one_way=*/true);
+  if (!running.counts()) return trial.answered(/*one_way=*/true);
+  hand_up(running, std::move(report), true);
 }
 
 void LocalExecutor::tell_to_end(Running& running, const Decision& decision, bool hears) {
@@ -246,11 +242,9 @@ LocalExecutor::Running* LocalExecutor::answer_ticket(uint64_t token, const Answe
 void LocalExecutor::answer(uint64_t token, const Decision& decision) {
   const auto found = tickets_.find(token);
   const bool two_way = found != tickets_.end() && !found->second.one_way;
-  Decision said = decision;
-  if (found != tickets_.end() && decision.action == Action::kContinue) {
-    const auto running = running_.find(found->second.trial);
-    if (running != running_.end() && running->second.has_to_hear) said = running->second.told;
-  }
+  const auto of = found == tickets_.end() ? running_.end() : running_.find(found->second.trial);
+  const bool wish = of != running_.end() && of->second.has_to_hear;
+  const Decision said = wish && decision.action == Action::kContinue ? of->second.told : decision;
   Running* running = answer_ticket(token, {.action = said.action, .reason = said.reason});
   if (running == nullptr || said.action == Action::kContinue) return;
   if (two_way || decision.action != Action::kContinue) running->has_to_hear = false;
