@@ -34,7 +34,7 @@ const Format& format_named(const std::string& name) {
       {.refused = concat("unknown format \"", name, "\""), .hint = suggestion(name, names)});
 }
 
-/// The study itself, or the file that tells of it, is not written over.
+/// The study itself is not written over.
 void check_output(const std::filesystem::path& output, const StudyFlags& flags) {
   std::error_code none;
   if (output.empty() || !std::filesystem::equivalent(output, flags.storage, none)) return;

@@ -1,7 +1,6 @@
 // The groups of a job whose ranks are threads of this process, each with the environment of a rank.
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <functional>
 #include <sstream>
 #include <thread>
@@ -26,6 +25,7 @@
 #include "tests/distributed/listener.h"
 #include "tests/support/error_of.h"
 #include "tests/support/held_port.h"
+#include "tests/support/thread_count.h"
 
 namespace muster {
 namespace {
@@ -134,13 +134,6 @@ TEST(JobGroup, SaysOnAllRanksWhyAutoFindsNoneForADevice) {
                                     HasSubstr("not nccl: "))));
 }
 
-int threads_of_process() {
-  int count = 0;
-  for ([[maybe_unused]] const auto& task : std::filesystem::directory_iterator("/proc/self/task"))
-    ++count;
-  return count;
-}
-
 TEST(JobGroup, ThatWasDroppedLeavesNoThreadBehind) {
   const auto make_groups = [](int count) {
     return errors_of_job(2, [&](const RankEnv& env) {
@@ -152,12 +145,12 @@ TEST(JobGroup, ThatWasDroppedLeavesNoThreadBehind) {
     });
   };
   EXPECT_THAT(make_groups(1), ::testing::Each(test::kNoError));
-  const int before = threads_of_process();
+  const int64_t before = test::thread_count();
   EXPECT_THAT(make_groups(8), ::testing::Each(test::kNoError));
   // But the one that serves the second job's store; heartbeats may still say goodbye.
-  for (int round = 0; threads_of_process() > before + 1 && round < 2000; ++round)
+  for (int round = 0; test::thread_count() > before + 1 && round < 2000; ++round)
     std::this_thread::sleep_for(10ms);
-  EXPECT_LE(threads_of_process(), before + 1);
+  EXPECT_LE(test::thread_count(), before + 1);
 }
 
 TEST(JobGroup, OfAJobWithAKeyTrainsInASealedStore) {

@@ -1,7 +1,5 @@
 // What only a loader with threads can get wrong: errors, prefetch depth, cancelling, ending.
 #include <chrono>
-#include <filesystem>
-#include <iterator>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -11,6 +9,7 @@
 #include "muster/data/loader/loader.h"
 
 #include "tests/data/loader/loader_fixtures.h"
+#include "tests/support/thread_count.h"
 
 namespace muster::data {
 namespace {
@@ -163,17 +162,6 @@ TEST(LoaderPrefetch, StopsWhenTheEpochIsLeft) {
   EXPECT_EQ(data->calls(), 2 + 1000);
 }
 
-/// Once they are that few; a thread that was joined may be listed a moment longer.
-void expect_at_most_threads(int64_t most) {
-  const auto count = [] {
-    return std::distance(std::filesystem::directory_iterator("/proc/self/task"),
-                         std::filesystem::directory_iterator());
-  };
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (count() > most && std::chrono::steady_clock::now() < until) std::this_thread::yield();
-  EXPECT_LE(count(), most);
-}
-
 TEST(LoaderWorkerThreads, EndWithTheLoaderWhereverTheyAre) {
   const auto use = [](const std::shared_ptr<Gated>& data, int batches) {
     Loader loader(data, {.batch_size = 1, .workers = 3});
@@ -181,14 +169,13 @@ TEST(LoaderWorkerThreads, EndWithTheLoaderWhereverTheyAre) {
     for (int i = 0; i < batches; ++i) EXPECT_EQ(epoch.next()->indices.at(0), i);
   };
   use(std::make_shared<Gated>(50), 1);  // LibTorch's own threads stay
-  const auto before = std::distance(std::filesystem::directory_iterator("/proc/self/task"),
-                                    std::filesystem::directory_iterator());
+  const auto before = test::thread_count();
   for (int round = 0; round < 100; ++round) {
     const auto data = std::make_shared<Gated>(50);
     use(data, round % 7);
     EXPECT_EQ(data->loading(), 0);
   }
-  expect_at_most_threads(before);
+  test::expect_at_most_threads(before);
 }
 
 TEST(LoaderWorkerThreads, AreNotNeededForALoaderThatIsNeverUsed) {

@@ -1,6 +1,5 @@
 // The contract of groups that are made from groups: Note [Groups of groups], over each backend.
 #include <algorithm>
-#include <filesystem>
 #include <latch>
 #include <numeric>
 
@@ -14,6 +13,7 @@
 
 #include "tests/distributed/backends/collectives.h"
 #include "tests/support/golden.h"
+#include "tests/support/thread_count.h"
 
 namespace muster {
 namespace {
@@ -288,20 +288,13 @@ TEST(Mesh, ThatDoesNotFitIsRefusedOnAllRanks) {
   });
 }
 
-int threads_now() {
-  int count = 0;
-  for ([[maybe_unused]] const auto& task : std::filesystem::directory_iterator("/proc/self/task"))
-    ++count;
-  return count;
-}
-
 TEST(GroupsOfGroups, OfThreadsAndOfSharedMemoryHaveNoThreadsOfTheirOwn) {
   for (const char* backend : {"thread", "shm"}) {
     testing::run_ranks(3,
                        [&](ProcessGroup world) {
                          world.barrier();
                          world.barrier();  // the first one is past for all
-                         const int before = threads_now();
+                         const int64_t before = test::thread_count();
                          world.barrier();
                          std::vector<ProcessGroup> groups;
                          for (int i = 0; i < 4; ++i) {
@@ -311,7 +304,7 @@ TEST(GroupsOfGroups, OfThreadsAndOfSharedMemoryHaveNoThreadsOfTheirOwn) {
                            groups.back().barrier();
                          }
                          world.barrier();
-                         EXPECT_LE(threads_now(), before)
+                         EXPECT_LE(test::thread_count(), before)
                              << backend;  // those of other tests may end
                          world.barrier();
                        },
